@@ -203,6 +203,7 @@ def test_changes_that_lose_something_are_refused(
         ((ColumnSpec(name="a", type="list<int>"),), {}, Reason.COLUMN_TYPE_UNSUPPORTED, "spec.columns[0].type"),
         ((ColumnSpec(name="a", type="timestamp_ns"),), {}, Reason.COLUMN_TYPE_UNSUPPORTED, "spec.columns[0].type"),
         ((ID, replace(ID, name="ID")), {}, Reason.INVALID_SPEC, "spec.columns"),
+        ((ID, replace(ID, name="_file")), {}, Reason.INVALID_SPEC, "spec.columns"),
         ((), {}, Reason.INVALID_SPEC, "spec.columns"),
         ((ID,), {"primary_key": ("nope",)}, Reason.COLUMN_NOT_FOUND, "spec.primaryKey[0]"),
         (

@@ -354,6 +354,12 @@ def test_a_name_in_another_case_is_refused() -> None:
         new_columns(EVOLVING, TARGET, (*SOURCE, MergeColumn(name="NAME", type="string")))
 
 
+@pytest.mark.parametrize("name", ["_pos", "_skipstone_order", ""])
+def test_a_name_that_no_table_should_get_is_refused(name: str) -> None:
+    with pytest.raises(BadSpec, match=rf"spec\.schemaEvolution: a new column '{name}' has .*: rename it in the source"):
+        new_columns(EVOLVING, TARGET, (*SOURCE, MergeColumn(name=name, type="string")))
+
+
 def test_what_is_made_of_a_column_of_no_known_type_feeds_any_column() -> None:
     source = (*SOURCE, MergeColumn(name="empty", type="unknown"))
     update = MergeClause(action=MergeAction.UPDATE, values={"price": "round(empty, 2)", "day": "to_date(source.empty)"})

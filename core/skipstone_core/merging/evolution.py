@@ -5,9 +5,9 @@ Called by the merge run before the plan is made. Must not know field ids or comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from skipstone_core.columntypes import is_closed_to_spark
+from skipstone_core.columntypes import OWN_PREFIX, find_name_problem, is_closed_to_spark
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
@@ -25,8 +25,8 @@ def new_columns(
     A clause that chooses columns feeds those to which it gives a source column. One that does not feeds every source
     column of its own name but those that steer the merge: keys, the sequence, columns that a ``when`` names or the
     mapping maps elsewhere.
-    Raises BadSpec for a name that differs in case only from one of the table, and for a type that would close the table
-    to Spark.
+    Raises BadSpec for a name that no table should have or that differs in case only from one of the table, and for a
+    type that would close the table to Spark.
     """
     if not task.adds_columns:
         return ()
@@ -39,7 +39,7 @@ def new_columns(
         if kinds.get(origin, UNKNOWN) != UNKNOWN
     ]
     refuse_closed(added, _field(task))
-    refuse_case_twins([*(column.name for column in target), *(column.name for column in added)], _field(task))
+    refuse_names((column.name for column in target), [column.name for column in added], _field(task))
     return tuple(added)
 
 
@@ -88,10 +88,24 @@ def refuse_closed(added: Sequence[MergeColumn], where: str) -> None:
             raise BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field=where)
 
 
-def refuse_case_twins(names: Sequence[str], where: str) -> None:
-    """Raise BadSpec naming the field ``where`` for two names that differ in case only."""
+def refuse_own_names(names: Iterable[str], where: str) -> None:
+    """Raise BadSpec naming the field ``where`` for a column that would be taken for one of Skipstone's own."""
+    if own := next((name for name in names if name.startswith(OWN_PREFIX)), None):
+        message = f"column {own!r} has a name that Skipstone keeps for columns of its own: rename the column"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
+
+
+def refuse_names(known: Iterable[str], added: Sequence[str], where: str) -> None:
+    """Raise BadSpec naming the field ``where`` for a name that no table should get beside its ``known`` columns.
+
+    It is reserved, or differs in case only from another one.
+    """
+    for name in added:
+        if problem := find_name_problem(name):
+            message = f"a new column {name!r} {problem}: rename it in the source, or let this job add no columns"
+            raise BadSpec(Reason.INVALID_SPEC, message, field=where)
     seen: dict[str, str] = {}
-    for name in names:
+    for name in (*known, *added):
         other = seen.setdefault(name.lower(), name)
         if other != name:
             message = f"{name!r} would differ from column {other!r} in case only, which engines confuse: map it"

@@ -19,7 +19,7 @@ from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.merging.clauses import MergeColumn
-from skipstone_core.merging.evolution import refuse_case_twins, refuse_closed
+from skipstone_core.merging.evolution import refuse_closed, refuse_names, refuse_own_names
 from skipstone_core.merging.unused import (
     Names,
     SourceNames,
@@ -83,11 +83,12 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     require_used(names)
     if source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
+    refuse_own_names((column.name for column in found), "spec.tableRef")
     return (*found, *_added(source, schema, groups))
 
 
 def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
-    """Columns that the table lacks, under their own names. Raises BadSpec for one that differs in case only."""
+    """Columns that the table lacks, under their own names. Raises BadSpec for a name that no table should get."""
     if source.unknown_columns is not UnknownColumns.ADD:
         return ()
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
@@ -97,7 +98,7 @@ def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) ->
     found = {name: kind for name, kind in types.items() if kind is not None and not isinstance(kind, UnknownType)}
     added = [MergeColumn(name=name, type=str(kind)) for name, kind in found.items()]
     refuse_closed(added, "spec.source.unknownColumns")
-    refuse_case_twins([*(field.name for field in schema.fields), *found], "spec.source.unknownColumns")
+    refuse_names((field.name for field in schema.fields), [*found], "spec.source.unknownColumns")
     return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in found.items())
 
 
@@ -124,6 +125,7 @@ def source_columns(
                 who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
                 raise _missing(group, name, who)
     names = names if needed is None else list(dict.fromkeys(chain(told, _known(source, schema))))
+    refuse_own_names(names, "spec.source")
     own = _added_type if _adds_text_for_times(source, schema) else _own_type
     types = {name: fed.get(name) or declared.get(name) or own(name, groups) for name in names}
     fields = {name for group in groups for name, column in group.columns.items() if column.is_field}

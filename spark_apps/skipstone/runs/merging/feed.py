@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
-from skipstone_core.merging.evolution import refuse_case_twins
+from skipstone_core.merging.evolution import refuse_names
 from skipstone_core.merging.feeds import (
     MISSING_COLUMN,
     OP_COLUMN,
@@ -158,7 +158,7 @@ def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn])
     if site.task.source.unknown_columns is not UnknownColumns.ADD:
         return ()
     types = {name: kind for name, one in sorted(unknown.items()) if (kind := one.type) is not None}
-    refuse_case_twins([*(field.name for field in table.schema().fields), *types], "spec.source.unknownColumns")
+    refuse_names((field.name for field in table.schema().fields), [*types], "spec.source.unknownColumns")
     return plan_columns(table, types)
 
 

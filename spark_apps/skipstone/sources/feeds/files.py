@@ -18,6 +18,7 @@ from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.merging.evolution import refuse_own_names
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.feeds.avro import avro_messages
@@ -75,6 +76,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
     source = task.source
     if source.change_format is None:
         raise BadSpec(Reason.INVALID_SPEC, "the source names no change format", field="spec.source.changeFormat")
+    refuse_own_names((field.name for field in schema.fields), "spec.tableRef")
     keys = {key.target for key in task.keys}
     columns = tuple(
         FeedColumn(

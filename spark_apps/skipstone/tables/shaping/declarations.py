@@ -23,6 +23,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
+from skipstone_core.columntypes import find_name_problem
 from skipstone_core.contract.requests import ColumnSpec, PartitionFieldSpec, SortFieldSpec, TableTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
@@ -107,6 +108,14 @@ def checked_properties(task: TableTask) -> dict[str, str]:
     for problem in find_problems(task.properties, types):
         raise BadSpec(Reason.INVALID_SPEC, f"{problem.message}.", field=f"spec.properties[{problem.name}]")
     return dict(task.properties)
+
+
+def refuse_reserved_names(names: Iterable[str]) -> None:
+    """Raise BadSpec (INVALID_SPEC) for a name that no table should get."""
+    for name in names:
+        if problem := find_name_problem(name):
+            message = f"column {name!r} {problem}: choose another name."
+            raise BadSpec(Reason.INVALID_SPEC, message, field="spec.columns")
 
 
 def refuse_case_twins(names: Iterable[str]) -> None:

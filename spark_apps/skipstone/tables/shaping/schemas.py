@@ -40,6 +40,7 @@ from skipstone.tables.shaping.declarations import (
     declared_spec,
     is_declarable,
     refuse_case_twins,
+    refuse_reserved_names,
 )
 from skipstone.tables.shaping.evolution import evolved_columns
 from skipstone.tables.shaping.formats import require_mergeable
@@ -96,6 +97,7 @@ def _find(catalog: Catalog, ref: TableRef) -> Table | None:
 
 def _create(catalog: Catalog, wish: Declaration, schema: Schema) -> Table | None:
     """The new table; None when somebody else was faster."""
+    refuse_reserved_names(field.name for field in schema.fields)
     properties = checked_properties(wish.task)
     spec = declared_spec(wish.task.partitioning, schema)
     order = declared_order(wish.task.sort_order, schema)
@@ -130,7 +132,9 @@ def _evolve(table: Table, wish: Declaration, wished: Schema) -> Table | None:
     evolved = set(evolved_columns(table))
     _refuse_drift(table.schema(), wish.task, evolved)
     is_ours = table.properties.get(OWNER_PROPERTY) == wish.ref.uid
-    refuse_case_twins({field.name for field in table.schema().fields} | {field.name for field in wished.fields})
+    known, names = {field.name for field in table.schema().fields}, {field.name for field in wished.fields}
+    refuse_case_twins(known | names)
+    refuse_reserved_names(sorted(names - known))
     _refuse_layout(table, wish.task, wished, is_ours=is_ours)
     if is_ours:
         _refuse_removals(table.schema(), wished, evolved)
