@@ -13,12 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 from skipstone_core.contract.feeds import TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
-from tests.unit.feed_bed import EVERY, KEPT, MISSING, FeedBed, Row
+from tests.unit.feed_bed import EVERY, KEPT, MISSING, ORDERS, FeedBed, Row
 from tests.unit.test_feeds_debezium import (
     CONNECT,
     PLACEHOLDER,
@@ -283,3 +285,17 @@ def test_parquet_that_no_tool_writes_is_refused(tmp_path: Path, names: list[str]
 def test_the_smallest_floats_are_read_as_java_writes_them(bed: FeedBed, column: str, text: str, value: float) -> None:
     message = json.dumps(envelope("c", postgres(1), after={"id": 1, column: "?"}))
     assert bed.lines(message.replace('"?"', text)).row()[column] == value
+
+
+def test_a_column_that_is_renamed_to_other_letters_within_a_feed_is_refused(tmp_path: Path) -> None:
+    feed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM_FLAT)
+    feed.lines(flat("u", 1, {"id": 1, "name": "a"}), flat("u", 2, {"id": 1, "NAME": "b"}))
+    with pytest.raises(BadData, match="line 2: the feed has a column 'NAME' and the table 'name', and names are exact"):
+        feed.left()
+
+
+def test_a_column_of_the_table_with_a_name_of_ours_is_refused(tmp_path: Path) -> None:
+    schema = Schema(*ORDERS.fields, NestedField(9, "_skipstone_order", StringType()))
+    feed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM_FLAT, schema=schema)
+    with pytest.raises(BadSpec, match="'_skipstone_order' has a name that Skipstone keeps for columns of its own"):
+        feed.lines(flat("c", 1, {"id": 1})).left()

@@ -253,6 +253,15 @@ def test_dms_files_are_ordered_by_name_behind_the_full_load(csv_bed: FeedBed) ->
     ]
 
 
+@pytest.mark.parametrize("name", ["op", "OP", "Op "])
+def test_dms_files_with_op_in_other_letters_are_refused_since_deletes_would_become_rows(
+    csv_bed: FeedBed, name: str
+) -> None:
+    csv_bed.text(f"{name},id,name\nD,1,x\n", "20240501-1.csv")
+    with pytest.raises(BadData, match=f"it has a column '{name}' and no column 'Op', and names are exact"):
+        csv_bed.left()
+
+
 def test_dms_files_in_folders_of_dates_are_ordered_by_their_names(csv_bed: FeedBed) -> None:
     """With DatePartitionSequence=DDMMYYYY, paths are not in the order of time."""
     csv_bed.paths = ("feed/*/*/*/*.csv",)
@@ -318,6 +327,12 @@ def parquet(bed: FeedBed, name: str, **columns: pa.Array) -> FeedBed:
 @pytest.fixture
 def parquet_bed(tmp_path: Path) -> FeedBed:
     return FeedBed(tmp_path, ChangeFormat.DMS, SourceFormat.PARQUET, schema=EVERY)
+
+
+def test_parquet_of_dms_with_op_in_other_letters_is_refused(parquet_bed: FeedBed) -> None:
+    parquet(parquet_bed, "20240501.parquet", op=pa.array(["D"]), id=pa.array([1]))
+    with pytest.raises(BadData, match="it has a column 'op' and no column 'Op'"):
+        parquet_bed.left()
 
 
 def test_parquet_of_dms_is_read_by_the_types_of_the_table(parquet_bed: FeedBed) -> None:

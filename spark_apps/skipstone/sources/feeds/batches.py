@@ -69,7 +69,7 @@ class BatchMaker:
         """``changes``, which are of one schema. Raises BadData naming the line and the column that does not fit."""
         carried = self.target.carried
         self._refuse_unread(changes)
-        self.require_case({name for change in changes for name in change.values}, changes[0].line)
+        self._require_cases(changes)
         shape = (len(changes), len(carried))
         absent, unavailable = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         arrays = []
@@ -135,10 +135,19 @@ class BatchMaker:
             meant = folded.get(plain_name(name))
             if meant is not None and meant not in names:
                 message = (
-                    f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the "
-                    "column of the table, or let the tool write it as the table has it"
+                    f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the column "
+                    "of the table once all changes with its old name are merged, or let the tool write it as the table "
+                    "has it"
                 )
                 raise refused(self.name, message, line)
+
+    def _require_cases(self, changes: Sequence[Change]) -> None:
+        """The same of each change by itself: a column may be renamed within a feed."""
+        shapes: dict[tuple[str, ...], int] = {}
+        for change in changes:
+            shapes.setdefault(tuple(change.values), change.line)
+        for names, line in shapes.items():
+            self.require_case(names, line)
 
     def _refuse_unread(self, changes: Sequence[Change]) -> None:
         """Raise BadData for a column of the table that the feed has and cannot carry."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import TimestampType, TimestamptzType
 from skipstone_core.merging.feeds import DELETE, UPSERT
-from skipstone_core.merging.unused import SourceNames, require_delimiter
+from skipstone_core.merging.unused import SourceNames, plain_name, require_delimiter
 
 from skipstone.sources.feeds.batches import BatchMaker, Lacks
 from skipstone.sources.feeds.positions import dms_mark
@@ -116,6 +116,16 @@ def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> Non
     twice = next((column for column in header if header.count(column) > 1), None)
     if twice is not None:
         raise refused(name, f"the column '{twice}' stands twice in the header: give each column its own name", 1)
+    _require_op(name, header, target)
+
+
+def _require_op(name: str, columns: Sequence[str], target: FeedTarget) -> None:
+    """Refuse a file whose Op is written in other letters, as tools that convert files do: deletes would become rows."""
+    known = {column.name for column in target.columns}
+    twin = next((one for one in columns if one not in known and plain_name(one) == plain_name(OP)), None)
+    if twin is not None and OP not in columns:
+        message = f"it has a column '{twin}' and no column '{OP}', and names are exact: let the files name it '{OP}'"
+        raise refused(name, message, 1)
 
 
 def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
@@ -181,6 +191,7 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             file = WholeFile(opened, coerce_int96_timestamp_unit="us")
             names = file.schema_arrow.names
             _require_keys(stored.name, names, maker.target)
+            _require_op(stored.name, names, maker.target)
             maker.require_case(names, line)
             mark = _mark(stored.name, names)
             _require_once(stored.name, [name for name in names if name == OP or name in known])
