@@ -33,7 +33,7 @@ from tests.spark.plans_bed import open_bed
 from tests.spark.test_merge_feeds import event, flat, lines, maxwell
 
 KEY = "sepal.length"
-NAMES = (KEY, "a", "a.b", "a..b", "back`tick", " lead", "trail ", 'x y,"z"', "`q`")
+NAMES = (KEY, "a", "a.b", "a..b", "back`tick", " lead", "trail ", 'x y,"z"', "`q`", "_metadata")
 SCHEMA = Schema(
     NestedField(1, KEY, LongType(), required=True),
     *(NestedField(at, n, StringType()) for at, n in enumerate(NAMES[1:], 2)),

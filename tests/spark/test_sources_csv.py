@@ -143,7 +143,7 @@ def test_without_header_a_first_row_of_empty_fields_is_a_row(reader: Reader, fir
 
 
 @pytest.mark.parametrize("multi_line", ["true", "false"])
-@pytest.mark.parametrize("header", [",", '"",""', '""'])
+@pytest.mark.parametrize("header", [",", '"",""', '""', "\u00a0\na,b", "\u3000\na,b"])
 def test_a_header_without_any_name_is_told(reader: Reader, header: str, multi_line: str) -> None:
     options = {"header": "true", "multiLine": multi_line}
     with pytest.raises(BadData, match=r"'one\.csv': the header names no column") as caught:
@@ -180,6 +180,7 @@ def test_odd_file_names_are_read_as_they_are(reader: Reader) -> None:
         ('a,b\n1,"x \\"q\\""\n', {"escape": "\\"}, [(1, 'x "q"')]),
         ("a|b\n1|'x|y'\n", {"delimiter": "|", "quote": "'"}, [(1, "x|y")]),
         ("a\tb\n1\tx\n", {"delimiter": "\\t"}, [(1, "x")]),
+        ('a\\b\n1\\"x\\t"\n', {"delimiter": "\\"}, [(1, "x\\t")]),
         ('a,b\n1,"x"\n', {"quote": ""}, [(1, '"x"')]),
         ('a,b\r\n1,x\r\n\r\n2,""\r\n', {}, [(1, "x"), (2, "")]),
         ("a,b\nNA,NA\n,\n3,na\n", {"nullValue": "NA"}, [(None, None), (None, None), (3, "na")]),
@@ -307,13 +308,18 @@ def test_text_that_does_not_fit_is_told_with_column_and_record(reader: Reader) -
         ("1,x,y", "the row does not have the 2 fields of the header"),
         (",x", "column 'a' is required and holds null"),
         ("1,caf\xe9", "column 'b': the value is not valid UTF-8 text"),
+        ("1,caf\xe9,y", "the row does not have the 2 fields of the header"),
     ],
 )
-def test_rows_that_are_no_rows_are_told(reader: Reader, line: str, error: str) -> None:
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+def test_rows_that_are_no_rows_are_told(reader: Reader, line: str, error: str, multi_line: str) -> None:
     rows = reader.read(
-        {"one.csv": b"a,b\n" + line.encode("latin-1") + b"\n2,y\n"}, schema(("a",), a=IntegerType(), b=StringType())
+        {"one.csv": b"a,b\n" + line.encode("latin-1") + b"\n2,y\n"},
+        schema(("a",), a=IntegerType(), b=StringType()),
+        options={"header": "true", "multiLine": multi_line},
     )
-    assert [row[ERROR_COLUMN] for row in rows] == [error, None]
+    assert len(rows) == 2
+    assert {row[ERROR_COLUMN] for row in rows} == {error, None}
 
 
 @pytest.mark.parametrize("kind", [BinaryType()])

@@ -17,7 +17,7 @@ from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
 from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, SourceSpec
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 from tests.spark.formats import WRITERS, Rows
@@ -128,6 +128,33 @@ def test_one_file_of_several_with_other_names_is_refused(bed: Bed) -> None:
     bed.put("in/b.csv", "id,NAME\n2,b\n")
     with pytest.raises(BadData, match=r"'in/b.csv' has the column 'NAME' and the table has 'name'"):
         bed.load(csv("in"))
+
+
+@pytest.mark.parametrize("kind", [SourceFormat.PARQUET, SourceFormat.ORC])
+def test_a_file_with_neither_columns_nor_rows_is_read_as_the_empty_one_that_it_is(bed: Bed, kind: SourceFormat) -> None:
+    bed.put("in/a", WRITERS[kind]([{"id": 1, "name": "a"}]))
+    bed.put("in/b", WRITERS[kind]([]))
+    assert bed.load(source(kind, "in")).counts["rowsRead"] == 1
+    assert bed.rows() == [{"id": 1, "name": "a"}]
+
+
+@pytest.mark.parametrize("name", ["_file", "_POS", "_row_id", "", "_skipstone_error"])
+def test_no_column_is_added_by_whose_name_the_table_could_not_be_read(bed: Bed, name: str) -> None:
+    rows = [{"id": 1, name: "x"}]
+    with pytest.raises(
+        BadSpec, match=rf"a new column '{name}' has .*: rename it in the source, or let this job add no"
+    ):
+        load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.ADD)
+    assert load(bed, SourceFormat.PARQUET, rows).unused_columns == (UnusedColumn(name=name, rows=1),)
+
+
+def test_a_table_with_a_column_of_a_name_of_ours_is_refused_in_a_sentence(bed: Bed) -> None:
+    bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "_skipstone_error", StringType())), "odd")
+    bed.put("in/a.csv", "id,_skipstone_error\n1,x\n")
+    with pytest.raises(
+        BadSpec, match="'_skipstone_error' has a name that Skipstone keeps for columns of its own: rename"
+    ):
+        bed.load(csv("in/a.csv"), "odd")
 
 
 def test_records_without_a_name_are_refused_and_no_record_is_none(bed: Bed) -> None:

@@ -79,6 +79,11 @@ def unquoted(reference: str) -> str:
     return reference[1:-1].replace("``", "`") if reference.startswith("`") else reference
 
 
+def with_url(frame: DataFrame) -> DataFrame:
+    """``frame``, as Spark reads it from files, with URL; a column of the files may have the name of Spark's own one."""
+    return frame.withColumn(URL, frame.metadataColumn("_metadata").getField("file_path"))
+
+
 def file_below(root: str) -> Column:
     """The path relative to the address ``root`` out of the file's URL in URL, in which a plus sign means itself."""
     path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))

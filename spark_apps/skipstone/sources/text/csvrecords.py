@@ -106,8 +106,8 @@ class _Parsing:
                 invalid_row_handler=self._take,
             ),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.binary()),
-                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.string()),
+                check_utf8=False,  # it is
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -126,41 +126,31 @@ class _Parsing:
     def _after_header(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
         """The rows behind the header, and whether it was there: lines of blanks may stand above it."""
         for at in range(batch.num_rows):
-            found = [(column[at].as_py() or b"").decode(errors="replace") for column in batch.columns]
+            found = [column[at].as_py() or "" for column in batch.columns]
             if found == list(self.shape.header or ()):
                 return batch.slice(at + 1), True
         return batch.slice(batch.num_rows), False
 
     def _ends(self, batch: pa.RecordBatch) -> bool:
         last = [column[-1].as_py() for column in batch.columns]
-        return last == [self._end.encode()] * len(last)
+        return last == [self._end] * len(last)
 
     def _made(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         names = [*self.shape.columns, CORRUPT]
-        arrays = [_text(column) for column in batch.columns]
+        arrays = batch.columns
         yield pa.RecordBatch.from_arrays([*arrays, pa.nulls(batch.num_rows, pa.string())], names)
         bad, self.bad = self.bad, []
         nothing = [pa.nulls(len(bad), pa.string())] * len(arrays)
         yield pa.RecordBatch.from_arrays([*nothing, pa.array(bad, pa.string())], names)
 
 
-def _text(values: pa.Array) -> pa.Array:
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:  # what is not UTF-8 is told by the character that replaces it
-        return pa.array(
-            [None if one is None else one.decode(errors="replace") for one in values.to_pylist()], pa.string()
-        )
-
-
 class _Utf8(io.RawIOBase):
-    """The content of a file in UTF-8, then ``end``."""
+    """The content of a file in UTF-8, then ``end``; what cannot be decoded becomes the character that stands for it."""
 
     def __init__(self, opened: BinaryIO, codec: str, end: bytes) -> None:
         super().__init__()
         self._opened, self._end = opened, end
-        is_utf_8 = codec.startswith("utf-8")  # Arrow takes away its mark
-        self._decoder = None if is_utf_8 else codecs.getincrementaldecoder(codec)(errors="replace")
+        self._decoder = codecs.getincrementaldecoder(codec)(errors="replace")
         self._held, self._is_ended = b"", False
 
     def readable(self) -> bool:
@@ -179,5 +169,5 @@ class _Utf8(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         piece = self._opened.read(size)
         self._is_ended = not piece
-        text = piece if self._decoder is None else self._decoder.decode(piece, self._is_ended).encode()
+        text = self._decoder.decode(piece, self._is_ended).encode()
         return text + self._end if self._is_ended else text

@@ -22,7 +22,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted, with_url
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
@@ -109,7 +109,7 @@ def _csv_group(
         reader = spark_reader(spark, listing).schema(_strings(references))
         paths = spark_paths(listing, [file.name for file in files])
         frame = reader.options(**_csv_options(options), **_common(options)).csv(paths)
-        frame = complete(frame, listing, len(files)).withColumn(URL, F.col("_metadata.file_path"))
+        frame = with_url(complete(frame, listing, len(files)))
     return RawGroup(
         frame=frame,
         columns=_csv_columns(header, references),
@@ -130,7 +130,7 @@ def _csv_columns(header: Sequence[str], references: Sequence[str]) -> Mapping[st
 def _csv_options(options: TextOptions) -> Mapping[str, str]:
     return {
         "header": str(options.header).lower(),
-        "sep": options.delimiter,
+        "sep": options.delimiter.replace("\\", r"\\"),  # Spark takes one for the beginning of \t and the like
         "quote": options.quote or SPARE,
         "escape": options.escape or "\\",
         "charToEscapeQuoteEscaping": SPARE if options.escape == options.quote else options.escape,
@@ -141,7 +141,8 @@ def _csv_options(options: TextOptions) -> Mapping[str, str]:
 
 
 def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
-    dialect = {"sep": options.delimiter, "quote": options.quote or '"', "escape": options.escape or "\\"}
+    delimiter = options.delimiter.replace("\\", r"\\")
+    dialect = {"sep": delimiter, "quote": options.quote or '"', "escape": options.escape or "\\"}
     return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
 
 
@@ -182,7 +183,7 @@ def json_groups(
     schema = cast("StructType", StructType.fromDDL(ddl))
     schema = (_marked(schema) if tell_absent else schema).add(CORRUPT, StringType())
     frame: DataFrame = spark_reader(spark, listing).schema(schema).options(**_json_options(options)).json(paths)
-    frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))
+    frame = with_url(complete(frame, listing, len(paths)))
     return [
         RawGroup(
             frame=_with_absent(frame, columns) if tell_absent else with_fields(frame, fields),

@@ -189,9 +189,12 @@ def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:
 
 def _is_blank(record: list[str]) -> bool:
     """Whether a record is a line without anything; one empty field in quotes is something."""
-    return not record or (len(record) == 1 and bool(record[0]) and not record[0].strip())
+    return not record or (len(record) == 1 and bool(record[0]) and not record[0].strip(_BLANKS))
 
 
 def _first_line(text: TextIO) -> list[str]:
-    """The first line that is not blank, alone: without multiLine no record goes over a line's end."""
-    return next(([line] for line in text if line.strip()), [])
+    """The first line that is not blank, alone: without multiLine no record goes over a line's end.
+
+    Blanks are those of Spark, which takes a line of other ones for the header.
+    """
+    return next(([line] for line in text if line.strip(_BLANKS)), [])

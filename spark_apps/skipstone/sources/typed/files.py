@@ -21,7 +21,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, quoted, with_url
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named, struct_types, unloaded, with_fields
 from skipstone.sources.presence import complete
@@ -52,6 +52,8 @@ FileColumns = tuple[FileColumn, ...]
 def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named) -> list[RawGroup]:
     """One group per set of columns and types. ``named``: fields within columns that become columns, too.
 
+    A file with neither columns nor rows, which some tools write for an empty table, is in no group.
+
     Raises BadData (SOURCE_UNREADABLE) for a file without a readable footer, BadSpec (COLUMN_TYPE_UNSUPPORTED) for an
     ORC file with instants, which Spark refuses as a whole, and as ``find_field`` does.
     """
@@ -59,10 +61,17 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     footers: dict[tuple[str, ...], tuple[FileColumns, list[str]]] = {}
     for file in listing.stored:
         footer = read(file)
+        if not footer and _is_without_rows(file, kind):
+            continue
         key = tuple(map(repr, footer))
         footers.setdefault(key, (footer, []))[1].append(file.name)
     reader = spark_reader(spark, listing)
     return [_group(reader, listing, _Files(kind, footer, files), named) for footer, files in footers.values()]
+
+
+def _is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
+    with stored.open(buffering=0) as opened:
+        return not (WholeFile(opened).metadata.num_rows if kind is SourceFormat.PARQUET else orc.ORCFile(opened).nrows)
 
 
 class _Files(NamedTuple):
@@ -186,9 +195,7 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     reader = reader.schema(ddl if ddl else StructType())
     paths = spark_paths(listing, files.names)
     frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
-    frame = complete(frame, listing, len(files.names)).withColumns(
-        {CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}
-    )
+    frame = with_url(complete(frame, listing, len(files.names))).withColumn(CORRUPT, F.lit(None).cast("string"))
     columns = {
         name: RawColumn(quoted(name), one.type, is_field=True, is_empty=one.is_empty) for name, one in fields.items()
     }
