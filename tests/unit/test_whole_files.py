@@ -88,7 +88,7 @@ def test_an_equality_delete_that_lost_a_page_deletes_no_fewer_rows(tmp_path: Pat
     delete = write(tmp_path / "deletes.parquet", pa.table([range(10)], arrow_schema(Schema(SCHEMA.fields[0]))))
     lose_page(delete, "a")
     with pytest.raises(BadData, match=r"deletes\.parquet is damaged: .* Restore it from a copy"):
-        values(described(path, DeleteDescription(str(delete), 2, "PARQUET", (1,))), ["b"])
+        values(described(path, DeleteDescription(str(delete), 2, "PARQUET", (1,), (LongType(),))), ["b"])
 
 
 def write_vector(path: Path, data_path: Path, deleted: Sequence[int]) -> bytes:

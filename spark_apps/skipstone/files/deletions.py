@@ -177,7 +177,8 @@ def encode_vector(positions: npt.NDArray[np.int64]) -> bytes:
 
 
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
-    columns = tuple(map(_Column, delete.equality_ids, delete.equality_kinds))
+    pairs = zip(delete.equality_ids, delete.equality_kinds, strict=True)
+    columns = tuple(_Column(number, kind) for number, kind in pairs)
     table = _read_columns(_DeleteFile(delete.path, delete.file_format, delete.access), columns)
     return [
         table.column(position).combine_chunks().cast(types[field]) for position, field in enumerate(delete.equality_ids)
