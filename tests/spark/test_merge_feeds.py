@@ -18,11 +18,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from skipstone.runs.merging import feed as feed_module
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import TimePrecision
-from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.contract.reports import JobReport, UnusedColumn
 from skipstone_core.contract.requests import (
     ChangeFormat,
     DuplicatesPolicy,
@@ -99,6 +102,7 @@ def test_feeds_of_every_tool_change_the_table_as_they_say(
     expected: dict[int, str | None] = {n: f"n{n}" for n in range(20)}
 
     lines(bed, "dbz/1.json", event("u", 8, after={"id": 1, "name": "late"}), event("d", 4, before={"id": 2}), None)
+    lines(bed, "dbz/heartbeats.json", {"ts_ms": 1}, {"ts_ms": 2})
     lines(
         bed, "dbz/2.json", event("u", 7, after={"id": 1, "name": "early"}), event("c", 9, after={"id": 30, "name": "c"})
     )
@@ -220,6 +224,21 @@ def test_a_feed_without_changes_changes_nothing(bed: MergeBed) -> None:
     before = bed.rows(), bed.paths()
     counts = apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, lines(bed, "1.json", None, event("m", 1)))
     assert (bed.rows(), bed.paths(), counts["rowsSource"]) == (*before, 0)
+
+
+@HERE_AND_IN_SPARK
+@pytest.mark.usefixtures("spark")
+def test_messages_of_no_row_are_told(bed: MergeBed, limits: DriverShare, tmp_path: Path) -> None:
+    orders(bed)
+    bed.limits = limits
+    path = lines(bed, "1.json", {"ts_ms": 1}, event("u", 1, after={"id": 1, "name": "new"}), {"ts_ms": 2})
+    source = SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM)
+    request = bed.request(task_of("", source=source, when_matched=(), when_not_matched=()), "")
+    reporter = Reporter(request, FileSink(tmp_path / "report.json"))
+    reporter.finish(run_merge(request, reporter, share=limits))
+    told = JobReport.from_json((tmp_path / "report.json").read_text())
+    assert "The feed has 2 messages that tell of no row" in told.message
+    assert told.counts["rowsSource"] == 1
 
 
 def test_a_feed_takes_no_clauses(bed: MergeBed) -> None:

@@ -22,9 +22,9 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
-#: What a change does to its row: one of the three below.
+#: What a change does to its row: one of the first three below. NO_ROW: a message that tells of none, to be counted.
 OP_COLUMN = "_skipstone_op"
-UPSERT, DELETE, TRUNCATE = "U", "D", "T"
+UPSERT, DELETE, TRUNCATE, NO_ROW = "U", "D", "T", "S"
 #: See PartialRows.
 MISSING_COLUMN = "_skipstone_missing"
 

@@ -186,6 +186,16 @@ def told_unfed(names: Sequence[str]) -> str:
     return f"The source has no value for {_columns(len(names))} of the table: {_joined(shown, len(names))}."
 
 
+def told_skipped(count: int) -> str:
+    """A sentence about messages of a feed that tell of no row; empty when there are none."""
+    if not count:
+        return ""
+    told = "1 message that tells" if count == 1 else f"{count} messages that tell"
+    return (
+        f"The feed has {told} of no row (heartbeats and boundaries of transactions, for example), and they do nothing."
+    )
+
+
 def listed(names: Sequence[str]) -> str:
     """The first of ``names`` as a sentence lists them, with their number."""
     return f"{_columns(len(names))} ({_joined([_shown(name) for name in names[:MAX_NAMED]], len(names))})"

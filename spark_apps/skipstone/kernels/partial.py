@@ -52,6 +52,7 @@ def require_whole(source: pa.Table, partial: PartialRows) -> None:
         raise BadData(
             Reason.BAD_RECORDS,
             f"column {name!r}: a change leaves its value out as unchanged, and the table has no row with its key that "
-            "holds the value: load a snapshot of the row first, or set REPLICA IDENTITY FULL on its own table",
+            "holds the value: merge a snapshot of the row first, or run ALTER TABLE ... REPLICA IDENTITY FULL on the "
+            "table in the source database before the row changes",
             field="spec.source",
         )

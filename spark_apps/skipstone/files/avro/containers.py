@@ -47,7 +47,13 @@ class BlockReader:
     def __init__(self, opened: BinaryIO) -> None:
         """Read the header. Raises Damaged."""
         self._opened = opened
-        if self._take(len(_MAGIC)) != _MAGIC:
+        begin = self._take(len(_MAGIC))
+        if begin.startswith(b"\0"):
+            raise Damaged(
+                "it begins with a zero byte, as the header of a schema registry does (a zero byte and an id of 4 "
+                "bytes): write container files, which carry their schema, through the converter of that registry"
+            )
+        if begin != _MAGIC:
             raise Damaged("it does not begin as Avro files do")
         told = self._metadata()
         self.schema = told.get("avro.schema", b"").decode(errors="replace")

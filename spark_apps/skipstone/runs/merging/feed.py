@@ -21,6 +21,7 @@ from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.merging.evolution import refuse_names
 from skipstone_core.merging.feeds import (
     MISSING_COLUMN,
+    NO_ROW,
     OP_COLUMN,
     TRUNCATE,
     UPSERT,
@@ -72,7 +73,7 @@ class FeedSlice:
     """What one task made of its keys: ``slice`` is None when no change is left. ``tables``: that changes were of.
 
     ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
-    ``unknown``: what they have beside these.
+    ``unknown``: what they have beside these. ``of_no_row``: messages that tell of no row.
     """
 
     slice: ChangeSlice | None
@@ -80,6 +81,7 @@ class FeedSlice:
     writes: bool
     present: frozenset[str]
     unknown: Mapping[str, UnknownColumn]
+    of_no_row: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,10 +205,13 @@ def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) ->
         raise void_feed([*unknown], others)
     columns = tuple(UnusedColumn(name=name, rows=one.rows) for name, one in unknown.items())
     unfed = tuple(name for name in others if name not in present) if any(part.writes for part in parts) else ()
-    return Leaves(columns=columns[:MAX_UNUSED], total=len(columns), unfed=unfed)
+    of_no_row = sum(part.of_no_row for part in parts)
+    return Leaves(columns=columns[:MAX_UNUSED], total=len(columns), unfed=unfed, of_no_row=of_no_row)
 
 
 def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
+    of_no_row = pc.equal(changes.column(OP_COLUMN), NO_ROW)
+    changes = changes.filter(pc.invert(of_no_row))
     writes = changes.filter(pc.equal(changes.column(OP_COLUMN), UPSERT))
     rows = resolve_changes(changes, how)
     made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
@@ -216,6 +221,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
         writes=bool(writes.num_rows),
         present=_present(writes, how.columns),
         unknown=tally(writes.column(UNKNOWN_COLUMN)),
+        of_no_row=pc.sum(of_no_row).as_py() or 0,
     )
 
 

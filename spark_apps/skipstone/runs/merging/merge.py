@@ -24,6 +24,7 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.merging.merges import MergeCounts, switched_off
+from skipstone_core.merging.unused import told_skipped
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import verify_slices
@@ -43,7 +44,7 @@ from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
-from skipstone.runs.merging.source import Changes, SourceSite, read_changes, read_changes_here
+from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
 from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
@@ -205,6 +206,12 @@ def _refuse_evolution(job: _Job) -> None:
         require_managed(job.ref, "spec.source.unknownColumns" if by_source else "spec.schemaEvolution")
 
 
+def _tell_left(reporter: Reporter, left: Leaves) -> None:
+    reporter.leave(left.columns, left.total, left.unfed)
+    if left.of_no_row:
+        reporter.note(told_skipped(left.of_no_row))
+
+
 def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
     """What became of the changes, and how: Conflicted of a dry run, whose changes are in no table."""
     changes: Changes | None = None
@@ -216,8 +223,7 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
             schema_id = pinned.files.pinned.schema_id
             if changes is None or changes.schema_id != schema_id or not fits(table, changes.columns):
                 changes = _read(job, intake.listing, scratch, pinned)
-                left = changes.leaves
-                job.reporter.leave(left.columns, left.total, left.unfed)
+                _tell_left(job.reporter, changes.leaves)
             outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
         except (DependencyUnavailable, OSError) as error:
             if number == MAX_PLANS or _head(job.load()) == _head(table):

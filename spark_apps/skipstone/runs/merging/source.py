@@ -72,11 +72,15 @@ ANSWER_DDL = "answer binary not null"
 
 @dataclass(frozen=True, kw_only=True)
 class Leaves:
-    """What of a source nothing uses: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks."""
+    """What of a source nothing uses: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks.
+
+    ``of_no_row``: messages of a feed that tell of no row.
+    """
 
     columns: tuple[UnusedColumn, ...] = ()
     total: int = 0
     unfed: tuple[str, ...] = ()
+    of_no_row: int = 0
 
     @staticmethod
     def of(names: Names, values: Mapping[str, int]) -> Leaves:

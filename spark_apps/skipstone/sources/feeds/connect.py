@@ -55,6 +55,11 @@ class MessageReader:
 
 
 def _parsed(line: bytes) -> Raw:
+    if line.startswith(b"\0\0"):
+        raise FeedError(
+            "it begins with a zero byte, as the header of a schema registry does (a zero byte and an id of 4 bytes): "
+            "write the files through the converter of that registry (JsonSchemaConverter), which takes the header off"
+        )
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

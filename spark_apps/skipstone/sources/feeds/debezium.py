@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from skipstone_core.merging.feeds import DELETE, TRUNCATE, UPSERT
+from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import DeletedKeys, require_keys
 from skipstone.sources.feeds.positions import debezium_mark
-from skipstone.sources.feeds.shapes import ABSENT, Change, FeedError, Fields, Mark, Raw, Semantics
+from skipstone.sources.feeds.shapes import ABSENT, NOWHERE, Change, FeedError, Fields, Mark, Raw, Semantics
 
 _CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
 _WRITES = (_CREATE, _READ, _UPDATE)
@@ -27,6 +27,9 @@ _BY_CONNECTOR = {
     "db2": ("source.schema", "source.commit_lsn", "source.change_lsn"),
     "oracle": ("source.schema", "source.scn", "source.commit_scn"),
 }
+_HEARTBEAT = {"ts_ms"}
+#: The fields of a message at the begin or end of a transaction; the time is told since Debezium 2.
+_BOUNDARIES = tuple({"status", "id", "event_count", "data_collections", *time} for time in ((), ("ts_ms",)))
 _TEXTS_OF_TRUE, _TEXTS_OF_FALSE = ("true", True), ("false", False)
 
 
@@ -40,7 +43,8 @@ class EnvelopeReader:
     def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         op = message.get("op")
-        if op == _MESSAGE:
+        if op == _MESSAGE or is_of_no_row(message, self.deletes.names):
+            yield Change(NO_ROW, {}, NOWHERE, line)
             return
         source = message.get("source")
         if not isinstance(op, str) or not isinstance(source, Mapping):
@@ -83,8 +87,11 @@ class FlatReader:
         """What ``message`` does: nothing or one change. Raises FeedError."""
         told = {name[2:]: value for name, value in message.items() if name.startswith("__")}
         op = told.get("op")
-        if op == _MESSAGE:
+        if op == _MESSAGE or is_of_no_row(message, self.deletes.names):
+            yield Change(NO_ROW, {}, NOWHERE, line)
             return
+        if not told:
+            _refuse_other(message)
         source = _flat_source(told)
         mark = debezium_mark(source, is_read=op == _READ, ts_ms=told.get("ts_ms"))
         if op == _TRUNCATE:
@@ -104,6 +111,14 @@ class FlatReader:
             yield Change(UPSERT, values, mark, line)
         else:
             raise FeedError(f"its __op is none of c, r, u, d, t and m: {_READ_AGAIN}")
+
+
+def is_of_no_row(message: Fields, keys: tuple[str, ...]) -> bool:
+    """Return whether ``message`` is a heartbeat or a boundary of a transaction. A row of only a key is no heartbeat."""
+    names = set(message)
+    if names == _HEARTBEAT:
+        return names.isdisjoint(keys)
+    return names in _BOUNDARIES and message["status"] in ("BEGIN", "END")
 
 
 def required_fields(connector: str) -> tuple[str, ...]:
@@ -157,4 +172,18 @@ def _truncate(mark: Mark, line: int, *, allowed: bool) -> Change:
 def _no_envelope(message: Fields) -> str:
     if "__op" in message or "__deleted" in message:
         return "it is a flat message of ExtractNewRecordState: set source.changeFormat to DebeziumFlat"
+    if _is_schema_change(message):
+        return f"it tells of a changed schema, and not of a row: {_READ_AGAIN}"
     return f"it is no change event, which has 'op' and 'source': {_READ_AGAIN}"
+
+
+def _refuse_other(message: Fields) -> None:
+    """Raise FeedError for a message without fields of the transform, if it is one that the transform never writes."""
+    if "op" in message and isinstance(message.get("source"), Mapping):
+        raise FeedError("it is an envelope, which no transform made flat: set source.changeFormat to Debezium")
+    if _is_schema_change(message):
+        raise FeedError(_no_envelope(message))
+
+
+def _is_schema_change(message: Fields) -> bool:
+    return isinstance(message.get("source"), Mapping) and ("ddl" in message or "tableChanges" in message)

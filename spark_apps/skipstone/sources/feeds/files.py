@@ -181,7 +181,7 @@ def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]
     maker = BatchMaker(target, file.stored.name, file.number)
     tables: set[str] = set()
     for batch in _batches(file.stored, maker):
-        tables |= set(pc.unique(batch.column(TABLE_COLUMN)).to_pylist())
+        tables |= set(pc.unique(batch.column(TABLE_COLUMN)).to_pylist()) - {None}
         require_one_table(tables)
         yield batch
 
@@ -193,7 +193,8 @@ def require_one_table(tables: Iterable[str]) -> None:
         raise BadData(
             Reason.BAD_RECORDS,
             f"the feed has changes of '{names[0]}' and of '{names[1]}', which are not one table: name only files of "
-            "one table in source.paths",
+            "one table in source.paths; if both are partitions of one table in PostgreSQL, set "
+            "publish.via.partition.root of the connector to true, and merge a new snapshot",
             field="spec.source",
         )
 

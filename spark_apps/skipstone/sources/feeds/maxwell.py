@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from skipstone_core.merging.feeds import DELETE, UPSERT
+from skipstone_core.merging.feeds import DELETE, NO_ROW, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import require_keys
 from skipstone.sources.feeds.positions import maxwell_mark
-from skipstone.sources.feeds.shapes import Change, FeedError, Fields, Semantics
+from skipstone.sources.feeds.shapes import NOWHERE, Change, FeedError, Fields, Semantics
 
 _WRITES = ("insert", "update", "bootstrap-insert")
 #: Messages that tell of no row.
@@ -34,6 +34,7 @@ class MaxwellReader:
         kind = message.get("type")
         is_own = (message.get("database"), message.get("table")) == _OWN
         if is_own or (isinstance(kind, str) and kind in _SKIPPED):
+            yield Change(NO_ROW, {}, NOWHERE, line)
             return
         data = message.get("data")
         if kind not in (*_WRITES, "delete"):

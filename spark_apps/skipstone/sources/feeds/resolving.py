@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN, TRUNCATE
+from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, NO_ROW, OP_COLUMN, TRUNCATE
 from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 from skipstone_core.reasons import Reason
 
@@ -81,7 +81,8 @@ def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
     Raises BadData for changes of one row that come from several logs, whose order nothing tells, and for a row that is
     left without a value.
     """
-    changes = _after(changes.filter(pc.not_equal(changes.column(OP_COLUMN), TRUNCATE)), how.truncation)
+    others = pc.is_in(changes.column(OP_COLUMN), pa.array([TRUNCATE, NO_ROW]))
+    changes = _after(changes.filter(pc.invert(others)), how.truncation)
     if not changes.num_rows:
         return changes.select(how.names)
     changes, starts = _sorted(changes, how)
@@ -238,7 +239,8 @@ def _require_values(lacking: Bits, columns: Sequence[str]) -> None:
         name = columns[int(np.argmax(lacking.any(axis=0)))]
         raise BadData(
             Reason.BAD_RECORDS,
-            f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: load a "
-            "snapshot of the row, or set REPLICA IDENTITY FULL on the table that it comes from",
+            f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: merge "
+            "a snapshot of the row, and run ALTER TABLE ... REPLICA IDENTITY FULL on the table in the source database "
+            "if keys of its rows change",
             field="spec.source",
         )

@@ -96,14 +96,21 @@ class FeedTarget:
 class Mark(NamedTuple):
     """Of which table a change is, and when it happened: see the columns above."""
 
-    table: str
+    table: str | None
     origin: str
     log: str | None
     order: bytes
 
 
+#: That of a message that tells of no row.
+NOWHERE = Mark(None, "", None, b"")
+
+
 class Change(NamedTuple):
-    """One change of one row. ``op``: UPSERT, DELETE or TRUNCATE of the core; a delete has the values of keys only."""
+    """One change of one row. ``op``: as the core names it; a delete has the values of keys only.
+
+    A message of no row (NO_ROW) has no values, and the mark NOWHERE.
+    """
 
     op: str
     values: Fields
