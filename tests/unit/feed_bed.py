@@ -82,6 +82,7 @@ EVERY = Schema(
     NestedField(15, "counts", ListType(21, IntegerType())),
     NestedField(16, "pairs", MapType(22, StringType(), 23, StringType(), value_required=False)),
     NestedField(17, "shape", StructType(NestedField(24, "x", DoubleType()))),
+    NestedField(18, "codes", ListType(25, UUIDType(), element_required=False)),
 )
 
 

@@ -289,7 +289,6 @@ CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
         ("local", f"{TIME}Timestamp", NOON_MILLIS, NOON),
         ("local", f"{TIME}MicroTimestamp", NOON_MILLIS * 1000, NOON),
         ("local", f"{TIME}NanoTimestamp", NOON_MILLIS * 1_000_000, NOON),
-        ("local", f"{CONNECT}Timestamp", NOON_MILLIS, NOON),
         ("local", f"{TIME}IsoTimestamp", "2024-05-01T12:00:00Z", NOON),
         ("instant", f"{TIME}ZonedTimestamp", "2024-05-01T14:00:00+02:00", NOON.replace(tzinfo=UTC)),
         ("day", f"{TIME}Date", 19844, NOON.date()),
@@ -297,7 +296,6 @@ CONNECT, TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
         ("clock", f"{TIME}Time", 43_200_000, NOON.time()),
         ("clock", f"{TIME}MicroTime", 43_200_000_000, NOON.time()),
         ("clock", f"{TIME}NanoTime", 43_200_000_000_000, NOON.time()),
-        ("clock", f"{CONNECT}Time", 43_200_000, NOON.time()),
         ("clock", f"{TIME}ZonedTime", "12:00:00Z", NOON.time()),
         ("text", "io.debezium.data.Json", '{"a": 1}', '{"a": 1}'),
         ("code", "io.debezium.data.Uuid", "00000000-0000-0000-0000-00000000000A", bytes(15) + b"\n"),
@@ -309,6 +307,27 @@ def test_the_schema_of_a_message_says_what_its_values_are(
     schema = schema_of(typed("id", "int64"), typed(column, "int64", semantic))
     payload = envelope("c", postgres(1), after={"id": 1, column: value})
     bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, schema=EVERY).lines({"schema": schema, "payload": payload})
+    assert bed.row()[column] == expected
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "value", "expected"),
+    [
+        ("local", "Timestamp", NOON_MILLIS, NOON),
+        ("clock", "Time", 43_200_000, NOON.time()),
+        ("text", "Time", 43_200_000, "12:00:00.000000"),
+    ],
+)
+def test_times_that_connect_cuts_to_milliseconds_are_refused_unless_that_is_all_they_have(
+    tmp_path: Path, column: str, name: str, value: int, expected: object
+) -> None:
+    """``time.precision.mode=connect``: 12:34:56.123456 of PostgreSQL arrives as 12:34:56.123."""
+    schema = schema_of(typed("id", "int64"), typed(column, "int64", f"{CONNECT}{name}"))
+    payload = envelope("c", postgres(1), after={"id": 1, column: value})
+    bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, schema=EVERY).lines({"schema": schema, "payload": payload})
+    with pytest.raises(BadData, match=r"set time.precision.mode to adaptive, or source.timePrecision to Millis"):
+        bed.left()
+    bed.source = {"time_precision": TimePrecision.MILLIS}
     assert bed.row()[column] == expected
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, NestedField, UUIDType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, UUIDType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
@@ -249,7 +249,14 @@ def _control_type(kind: pa.DataType) -> str:
 
 
 def _spark_type(kind: IcebergType) -> str:
-    return "binary" if isinstance(kind, UUIDType) else spark_type(kind)
+    match kind:
+        case UUIDType():
+            return "binary"
+        case ListType():
+            return f"array<{_spark_type(kind.element_type)}>"
+        case MapType():
+            return f"map<{_spark_type(kind.key_type)}, {_spark_type(kind.value_type)}>"
+    return spark_type(kind)
 
 
 def _read_kernel(
@@ -271,9 +278,20 @@ def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    if pa.types.is_fixed_size_binary(array.type):
-        return array.cast(pa.binary())
-    return array.cast(pa.int64()) if pa.types.is_time(array.type) else array
+    plain = _plain_type(array.type)
+    return array if plain == array.type else array.cast(plain)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_time(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(_plain_type(kind.item_type)))
+    return kind
 
 
 def _by_key(frame: DataFrame, site: SourceSite, plan: MergePlan) -> DataFrame:

@@ -64,6 +64,8 @@ _MEANINGS: Mapping[str, IcebergType] = {
 _TIMES = ("io.debezium.time.", "org.apache.kafka.connect.data.")
 #: Spans of time, which no type of Iceberg is.
 _UNTYPED = ("Interval", "MicroDuration")
+#: Bytes that are not those of the database.
+_BITS = "io.debezium.data.Bits"
 _WIDER = (("int", "long"), ("float", "double"), ("int", "double"), ("long", "double"))
 
 
@@ -153,6 +155,8 @@ def _told(value: Raw, semantic: Semantic | None, tool: ChangeFormat) -> str:
 def _by_schema(semantic: Semantic) -> IcebergType | None:
     if semantic.name == DECIMAL:
         return None if semantic.scale is None else DecimalType(_MAX_DIGITS, semantic.scale)
+    if semantic.name == _BITS:
+        return None
     if semantic.name.startswith(_TIMES):
         short = semantic.name.rpartition(".")[2]
         if short in _MEANINGS or short in _UNTYPED:

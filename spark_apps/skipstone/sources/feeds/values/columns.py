@@ -37,23 +37,24 @@ from pyiceberg.types import (
 )
 
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
-from skipstone.sources.feeds.values.encodings import ReadAs, ValueRules, content_of, is_scaled
+from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs, ValueRules, is_bytes, is_plain_text
 from skipstone.sources.feeds.values.infinities import infinite_sign, is_non_finite, stored_as
 from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer, is_decimal_text
+from skipstone.sources.feeds.values.opaque import binary, refuse_bits
+from skipstone.sources.feeds.values.strings import refuse_java_text, string
 from skipstone.sources.feeds.values.times import (
     all_days,
     all_moments,
     day,
     has_offset,
-    is_time_of_day,
     local_moment,
     moment_with_zone,
     time_of_day,
-    time_text,
 )
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
-_HEX = re.compile(r"[0-9a-f]+", re.ASCII)
+#: MySQL's SET: text of its members, which have no comma.
+_SET = "io.debezium.data.EnumSet"
 #: How MySQL writes that a date or a timestamp is not known.
 _ZERO_DATE = "0000-00-00"
 #: By whether the format has no types.
@@ -101,7 +102,7 @@ def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array 
     if not kinds:
         return pa.nulls(len(values), column.arrow)
     match of.type:
-        case StringType() if kinds == {str} and not is_scaled(of.semantic):
+        case StringType() if kinds == {str} and is_plain_text(of.semantic):
             return pa.array(values, column.arrow)
         case BooleanType() if kinds == {bool}:
             return pa.array(values, column.arrow)
@@ -121,12 +122,20 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Arr
     for position, value in enumerate(values):
         try:
             found.append(None if value is None else _converted(value, of))
+        except NotCertain as error:
+            raise UnfitValue(position, f"certain to be the database's: {error}") from error
         except _UNFIT as error:
             raise UnfitValue(position, _what(value, of)) from error
     return pa.array(found, column.arrow)
 
 
 def _converted(value: Raw, of: ReadAs) -> object:
+    refuse_bits(of.semantic)
+    if isinstance(value, str) and is_bytes(of.semantic) and not isinstance(of.type, BinaryType | FixedType):
+        raise NotCertain(
+            "the schema says bytes: declare the column as binary, or leave it out (column.exclude.list); "
+            "binary.handling.mode=base64 or hex writes them as text on purpose"
+        )
     stored = stored_as(value, of)
     return _CONVERT[type(of.type)](value, of) if stored is None else stored.value
 
@@ -157,8 +166,8 @@ def _what(value: Raw, of: ReadAs) -> str:
             f"{base}, but a number: declare the column with a type of numbers, or, if they are times of day, name "
             "their unit in source.columnTimePrecisions"
         )
-    is_bytes = isinstance(value, str) and not is_decimal_text(value)
-    if is_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
+    may_be_bytes = isinstance(value, str) and not is_decimal_text(value)
+    if may_be_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
         return (
             f"{base}, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), or set "
             "decimal.handling.mode to string"
@@ -185,44 +194,6 @@ def _what_special(value: Raw, of: ReadAs) -> str:
     return f"{told}, and no key may stand for it: change the row" if of.rules.is_key else f"{told}: set {setting}"
 
 
-def _string(value: Raw, of: ReadAs) -> object:
-    is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
-    if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
-        return _json_text(value)
-    if isinstance(value, int) and not isinstance(value, bool) and is_time_of_day(of):
-        return time_text(value, of)
-    if not isinstance(value, str) or is_scaled(of.semantic):
-        raise TypeError(value)
-    value.encode()  # refuses half a character
-    return value
-
-
-def _json_text(value: Raw) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{json.dumps(k)}:{_json_text(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json_text, value)) + "]"
-    return str(value) if isinstance(value, Decimal) else json.dumps(value)
-
-
-def _binary(value: Raw, of: ReadAs) -> object:
-    if isinstance(value, str) and not of.rules.base64 and (of.rules.text or _may_be_hex(value, of.semantic)):
-        raise ValueError(value)
-    content = content_of(value)
-    if isinstance(of.type, FixedType) and len(content) != len(of.type):
-        raise ValueError(value)
-    return content
-
-
-def _may_be_hex(text: str, semantic: Semantic | None) -> bool:
-    """Whether bytes in ``text`` may be in base64 as well as hexadecimal: by ``binary.handling.mode`` of Debezium.
-
-    Only where a schema says bytes, it is in base64.
-    """
-    is_told = semantic is not None and semantic.is_bytes
-    return not is_told and bool(_HEX.fullmatch(text)) and len(text) % 4 == 0
-
-
 def _uuid(value: Raw, _of: ReadAs) -> object:
     if isinstance(value, bytes) and len(value) == 16:
         return value
@@ -232,9 +203,13 @@ def _uuid(value: Raw, _of: ReadAs) -> object:
 
 
 def _list(value: Raw, of: ReadAs) -> object:
+    kind = cast(ListType, of.type)
+    is_set = of.semantic is not None and of.semantic.name == _SET and isinstance(kind.element_type, StringType)
+    if isinstance(value, str) and is_set:
+        return value.split(",") if value else []
     if not isinstance(value, list):
         raise TypeError(value)
-    kind = cast(ListType, of.type)
+    refuse_java_text(value)
     item = ReadAs(kind.element_type, _item(of), of.rules)
     return [_inner(one, item, required=kind.element_required) for one in value]
 
@@ -246,7 +221,8 @@ def _map(value: Raw, of: ReadAs) -> object:
     if not isinstance(value, Mapping):
         raise TypeError(value)
     item = ReadAs(kind.value_type, _item(of), of.rules)
-    return [(_string(key, of), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
+    text = ReadAs(kind.key_type, None, of.rules)
+    return [(string(key, text), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
 
 
 def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
@@ -267,9 +243,9 @@ _CONVERT: Mapping[type[IcebergType], Callable[[Raw, ReadAs], object]] = {
     FloatType: floating,
     DoubleType: floating,
     DecimalType: decimal,
-    StringType: _string,
-    BinaryType: _binary,
-    FixedType: _binary,
+    StringType: string,
+    BinaryType: binary,
+    FixedType: binary,
     UUIDType: _uuid,
     DateType: day,
     TimeType: time_of_day,
@@ -279,4 +255,4 @@ _CONVERT: Mapping[type[IcebergType], Callable[[Raw, ReadAs], object]] = {
     MapType: _map,
 }
 _IN_LISTS = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType, DateType,
-             TimestampType, TimestamptzType)  # fmt: skip
+             TimestampType, TimestamptzType, UUIDType)  # fmt: skip

@@ -44,9 +44,23 @@ class ReadAs:
     rules: ValueRules
 
 
+class NotCertain(ValueError):
+    """The value that arrived may not be the one in the database; the text says why, and a way out."""
+
+
 def is_scaled(semantic: Semantic | None) -> bool:
     """Whether text is that of a decimal's bytes."""
     return semantic is not None and semantic.scale is not None
+
+
+def is_bytes(semantic: Semantic | None) -> bool:
+    """Return whether the schema says that text is bytes in base64, and not those of a decimal."""
+    return semantic is not None and semantic.is_bytes and semantic.scale is None
+
+
+def is_plain_text(semantic: Semantic | None) -> bool:
+    """Return whether text stands for itself."""
+    return not is_scaled(semantic) and not is_bytes(semantic)
 
 
 def content_of(value: Raw) -> bytes:

@@ -18,7 +18,7 @@ import numpy as np
 from pyiceberg.types import DecimalType, FloatType, IntegerType
 
 from skipstone.sources.feeds.shapes import Raw
-from skipstone.sources.feeds.values.encodings import ReadAs, content_of
+from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs, content_of, is_scaled
 
 #: The smallest float of 32 bits that has all digits.
 _LEAST_SINGLE = 2.0**-126
@@ -32,6 +32,13 @@ _SPECIAL_FLOATS = {
     **dict.fromkeys(("-Infinity", "NEGATIVE_INFINITY"), -float("inf")),
 }
 _BOOLEANS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}
+#: Digits of whole numbers as hexadecimal shows the bytes of their text.
+_HEX_OF_DIGITS = re.compile(r"(3\d)+", re.ASCII)
+#: Significant digits that a float keeps of a decimal, by what schemas call it.
+_KEPT_DIGITS = {"float": 6, "float32": 6, "double": 15, "float64": 15}
+_MOST_KEPT = 15
+#: The digits of MySQL's BIGINT UNSIGNED.
+_UNSIGNED_DIGITS = 20
 #: Holds every number that a decimal of 38 digits is compared with.
 _WIDE = Context(prec=200)
 
@@ -58,6 +65,7 @@ def _whole(value: Raw, of: ReadAs) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value):
+        _refuse_hex(value, of)
         return int(value)
     number = _exact(value, of)
     if number.adjusted() > _DIGITS or number != number.to_integral_value():  # an int of all digits may take forever
@@ -118,7 +126,7 @@ def _exact(value: Raw, of: ReadAs) -> Decimal:
             return _unscaled(content_of(value), of.semantic.scale)
         case str() if _NUMBER.fullmatch(value):
             return Decimal(value)
-        case Mapping() if set(value) == {"scale", "value"}:  # io.debezium.data.VariableScaleDecimal
+        case Mapping() if is_variable_scale(value):
             return _unscaled(content_of(value["value"]), int(value["scale"]))
     raise ValueError(value)
 
@@ -126,6 +134,24 @@ def _exact(value: Raw, of: ReadAs) -> Decimal:
 def is_decimal_text(text: str) -> bool:
     """Whether ``text`` is a number in decimal digits."""
     return bool(_NUMBER.fullmatch(text))
+
+
+def is_variable_scale(value: Raw) -> bool:
+    """Return whether ``value`` is a number with its scale: io.debezium.data.VariableScaleDecimal."""
+    return isinstance(value, Mapping) and set(value) == {"scale", "value"} and isinstance(value["scale"], int)
+
+
+def number_text(value: Raw, of: ReadAs) -> str:
+    """Return a number with its scale as text such as 1.50."""
+    return format(_exact(value, of), "f")
+
+
+def _refuse_hex(value: str, of: ReadAs) -> None:
+    if not of.rules.text and _HEX_OF_DIGITS.fullmatch(value):
+        raise NotCertain(
+            "it is text that may be a number or its digits in hexadecimal (binary.handling.mode=hex): declare the "
+            "column as decimal(38,0) if the database has a numeric there, else leave it out (column.exclude.list)"
+        )
 
 
 def _finite(value: Decimal) -> Decimal:
@@ -144,9 +170,33 @@ def _unscaled(content: bytes, scale: int) -> Decimal:
 def decimal(value: Raw, of: ReadAs) -> object:
     """A number of the precision and scale of the type."""
     kind = cast(DecimalType, of.type)
+    if not of.rules.text and not is_scaled(of.semantic):
+        _refuse_rounded(value, kind, of)
+        _refuse_wrapped(value, kind)
     number = _exact(value, of)
     with localcontext(_WIDE):
         fitted = number.quantize(Decimal(1).scaleb(-kind.scale))
     if fitted != number or len(str(abs(int(fitted.scaleb(kind.scale, _WIDE))))) > kind.precision:
         raise ValueError(value)
     return fitted
+
+
+def _refuse_rounded(value: Raw, kind: DecimalType, of: ReadAs) -> None:
+    """Raise NotCertain for a float that stands for several decimals of the column's scale."""
+    digits = _MOST_KEPT if of.semantic is None else _KEPT_DIGITS.get(of.semantic.type, _MOST_KEPT)
+    if isinstance(value, float | Decimal) and abs(value) >= Decimal(1).scaleb(digits - kind.scale):
+        raise NotCertain(
+            f"it is a float, which keeps {digits} digits of a {kind}: set decimal.handling.mode to string, or to "
+            "precise with schemas (schemas.enable=true)"
+        )
+
+
+def _refuse_wrapped(value: Raw, kind: DecimalType) -> None:
+    """Raise NotCertain for what Debezium's MySQL connector makes of BIGINT UNSIGNED above 9223372036854775807."""
+    is_unsigned = (kind.precision, kind.scale) == (_UNSIGNED_DIGITS, 0)
+    if is_unsigned and isinstance(value, int) and value < 0:
+        raise NotCertain(
+            "a column of decimal(20,0) holds MySQL's BIGINT UNSIGNED, of which Debezium writes a large number as a "
+            "negative one: set bigint.unsigned.handling.mode to precise and let the converter write schemas "
+            "(schemas.enable=true), or declare the column as long or decimal(19,0) if the database's is signed"
+        )

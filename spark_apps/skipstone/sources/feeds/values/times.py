@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from skipstone_core.contract.feeds import TimePrecision
 
 from skipstone.sources.feeds.shapes import Raw, Semantic
-from skipstone.sources.feeds.values.encodings import ReadAs
+from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs
 from skipstone.sources.feeds.values.texts import DAY_MICROS, days, instant, moment_micros, time_micros
 
 _DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
@@ -23,6 +23,8 @@ _TIME_UNITS = {f"{_DEBEZIUM}Time": _MILLIS, f"{_CONNECT}Time": _MILLIS, f"{_DEBE
                f"{_DEBEZIUM}NanoTime": _NANOS}  # fmt: skip
 _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILLIS,
                  f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
+#: What time.precision.mode=connect cuts to milliseconds.
+_CUT = frozenset({f"{_CONNECT}Time", f"{_CONNECT}Timestamp"})
 #: Text in UTC of what has no zone.
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
@@ -99,6 +101,11 @@ def moment_unit(of: ReadAs) -> TimePrecision | None:
 
 
 def _unit(of: ReadAs, units: Mapping[str, TimePrecision]) -> TimePrecision:
+    if of.semantic is not None and of.semantic.name in _CUT and of.rules.unit is not _MILLIS:
+        raise NotCertain(
+            "it is of Kafka Connect's own type, which cuts times to milliseconds (time.precision.mode=connect): set "
+            "time.precision.mode to adaptive, or source.timePrecision to Millis if the database has no more digits"
+        )
     unit = of.rules.unit if of.semantic is None else units.get(of.semantic.name)
     if unit is None:
         raise ValueError("a number without unit")

@@ -1,0 +1,163 @@
+"""Values that tools change on their way: the database's value arrives, or the message is refused with a way out.
+
+The forms are those that Debezium 3.6.1 wrote for PostgreSQL 15 and MariaDB 10.11.
+"""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, NestedField, StringType, UUIDType
+from skipstone_core.contract.requests import ChangeFormat
+from skipstone_core.errors import BadData
+
+from tests.unit.feed_bed import FeedBed, Row
+from tests.unit.test_feeds_debezium import CONNECT, envelope, mysql, postgres, schema_of, typed
+from tests.unit.test_feeds_tools import maxwell
+
+TABLE = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "text", StringType()),
+    NestedField(3, "number", LongType()),
+    NestedField(4, "price", DecimalType(20, 2)),
+    NestedField(5, "unsigned", DecimalType(20, 0)),
+    NestedField(6, "raw", BinaryType()),
+    NestedField(7, "tags", ListType(20, StringType(), element_required=False)),
+    NestedField(8, "codes", ListType(21, UUIDType(), element_required=False)),
+    NestedField(9, "prices", ListType(22, DecimalType(20, 2), element_required=False)),
+)
+CODES = ["0b0e6d2c-9d3c-4a53-8f2e-3f3a2d1c0b9a", None]
+TWO_DIMENSIONS = ["[Ljava.lang.String;@58ba60ed", "[Ljava.lang.String;@3b6eb2ec"]
+#: 1.5 of a numeric without precision.
+VARIABLE = {"scale": 1, "value": "Dw=="}
+BITS = "io.debezium.data.Bits"
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> FeedBed:
+    return FeedBed(tmp_path, ChangeFormat.DEBEZIUM, schema=TABLE)
+
+
+def plain(column: str, value: Any) -> Row:
+    return envelope("c", postgres(1), after={"id": 1, column: value})
+
+
+def with_schema(column: Row, value: Any) -> Row:
+    return {"schema": schema_of(typed("id", "int64"), column), "payload": plain(column["field"], value)}
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (VARIABLE, "1.5"),
+        ({"scale": 0, "value": "AA=="}, "0"),
+        ({"scale": 3, "value": "Bdw="}, "1.500"),
+        ({"scale": -2, "value": "ew=="}, "12300"),
+        ([VARIABLE, None], "[1.5,null]"),
+    ],
+)
+def test_a_numeric_without_precision_is_text_of_its_number(bed: FeedBed, written: object, text: str) -> None:
+    assert bed.lines(plain("text", written)).row()["text"] == text
+    column = typed("text", "struct", "io.debezium.data.VariableScaleDecimal")
+    assert bed.lines(with_schema(column, written)).row()["text"] == text
+    assert bed.lines(plain("tags", [VARIABLE, None])).row()["tags"] == ["1.5", None]
+
+
+def test_json_of_maxwell_that_looks_like_a_number_stays_json(tmp_path: Path) -> None:
+    bed = FeedBed(tmp_path, ChangeFormat.MAXWELL, schema=TABLE)
+    row = bed.lines(maxwell("insert", {"id": 1, "text": VARIABLE, "number": "3132", "unsigned": -1})).row()
+    assert (row["text"], row["number"], row["unsigned"]) == ('{"scale":1,"value":"Dw=="}', 3132, Decimal(-1))
+
+
+@pytest.mark.parametrize("column", ["text", "number", "price", "codes", "tags"])
+def test_bytes_of_the_schema_are_no_text_and_no_number(bed: FeedBed, column: str) -> None:
+    """1234 is base64 of three bytes, as of bytea or xid8."""
+    kind = typed(column, "bytes")
+    value: Any = "1234"
+    if column in ("codes", "tags"):
+        kind, value = typed(column, "array") | {"items": typed("x", "bytes")}, ["1234"]
+    with pytest.raises(BadData, match=rf"column '{column}': .*the schema says bytes: declare the column as binary"):
+        bed.lines(with_schema(kind, value)).left()
+
+
+def test_hexadecimal_of_a_number_is_no_other_number(bed: FeedBed) -> None:
+    """123 of xid8 with include.unknown.datatypes=true and binary.handling.mode=hex."""
+    for message in (plain("number", "313233"), with_schema(typed("number", "string"), "313233")):
+        with pytest.raises(BadData, match=r"column 'number': .*hexadecimal.* decimal\(38,0\)"):
+            bed.lines(message).left()
+    assert bed.lines(plain("number", "41")).row()["number"] == 41, "no digit is 41 in hexadecimal"
+    assert bed.lines(plain("unsigned", "313233")).row()["unsigned"] == 313233
+
+
+@pytest.mark.parametrize("column", ["raw", "text", "number"])
+def test_bit_strings_are_refused_whose_bytes_are_reversed(bed: FeedBed, column: str) -> None:
+    """B'1000000000000001' arrives as 01 80."""
+    with pytest.raises(BadData, match=rf"column '{column}': .*bit string.* reverse order: leave the column out"):
+        bed.lines(with_schema(typed(column, "bytes", BITS, length="16"), "AYA=")).left()
+
+
+@pytest.mark.parametrize("column", ["tags", "text"])
+def test_two_dimensional_arrays_that_debezium_cannot_write_are_refused(bed: FeedBed, column: str) -> None:
+    with pytest.raises(BadData, match=rf"column '{column}': .*array of more than one dimension"):
+        bed.lines(plain(column, TWO_DIMENSIONS)).left()
+
+
+@pytest.mark.parametrize("value", [92233720368547760.0, -12345678901234.56])
+def test_a_double_is_no_decimal_of_more_digits_than_it_keeps(bed: FeedBed, value: float) -> None:
+    """decimal.handling.mode=double: -92233720368547758.08 arrives as -9.223372036854776E16."""
+    columns = (typed("price", "double"), typed("prices", "array") | {"items": typed("x", "double")})
+    messages = (plain("price", value), with_schema(columns[0], value), with_schema(columns[1], [value]))
+    for message in messages:
+        with pytest.raises(BadData, match=r"a float, which keeps 15 digits .* set decimal.handling.mode to string"):
+            bed.lines(message).left()
+    assert bed.lines(with_schema(columns[0], 1234567890123.45)).row()["price"] == Decimal("1234567890123.45")
+    assert bed.lines(plain("price", "92233720368547758.08")).row()["price"] == Decimal("92233720368547758.08")
+
+
+def test_a_decimal_in_json_numbers_is_whole_where_the_schema_says_so(bed: FeedBed) -> None:
+    """With decimal.format=NUMERIC of the converter."""
+    line = with_schema(typed("price", "bytes", f"{CONNECT}Decimal", scale="2"), 92233720368547760.0)
+    assert bed.lines(line).row()["price"] == Decimal("92233720368547760.00")
+
+
+def test_unsigned_numbers_that_became_negative_are_refused(bed: FeedBed) -> None:
+    """bigint.unsigned.handling.mode=long, the default of Debezium's MySQL connector: 2^64-1 arrives as -1."""
+    column = typed("unsigned", "int64")
+    for message in (plain("unsigned", -1), with_schema(column, -1)):
+        with pytest.raises(BadData, match=r"column 'unsigned': .*set bigint.unsigned.handling.mode to precise"):
+            bed.lines(message).left()
+    assert bed.lines(with_schema(column, (1 << 63) - 1)).row()["unsigned"] == (1 << 63) - 1
+    precise = typed("unsigned", "bytes", f"{CONNECT}Decimal", scale="0")
+    written = base64.b64encode(((1 << 64) - 1).to_bytes(9, "big")).decode()
+    assert bed.lines(with_schema(precise, written)).row()["unsigned"] == (1 << 64) - 1
+
+
+def test_lists_of_uuids_are_read(bed: FeedBed) -> None:
+    found = bed.lines(plain("codes", CODES)).row()["codes"]
+    assert found == [UUID(str(CODES[0])).bytes, None]
+
+
+@pytest.mark.parametrize(("text", "members"), [("a,c", ["a", "c"]), ("", []), ("a", ["a"])])
+def test_a_set_is_a_list_of_its_members(bed: FeedBed, text: str, members: list[str]) -> None:
+    message = with_schema(typed("tags", "string", "io.debezium.data.EnumSet", allowed="a,b,c"), text)
+    message["payload"]["source"] = mysql("bin.1", 4)
+    assert bed.lines(message).row()["tags"] == members
+    with pytest.raises(BadData, match="column 'tags'"):
+        bed.lines(plain("tags", "a,c")).left()
+
+
+@pytest.mark.parametrize(("text", "content"), [("-_8=", b"\xfb\xff"), ("q80=", b"\xab\xcd"), ("_w==", b"\xff")])
+def test_base64_that_is_safe_for_urls_is_read(bed: FeedBed, text: str, content: bytes) -> None:
+    assert bed.lines(plain("raw", text)).row()["raw"] == content
+
+
+@pytest.mark.parametrize("text", ["0b0e6d2c-9d3c-4a53-8f2e-3f3a2d1c0b9a", "2024-05-01-1", "-_8", "-+8=", "ab_d-x?="])
+def test_other_text_is_no_base64(bed: FeedBed, text: str) -> None:
+    with pytest.raises(BadData, match="column 'raw'"):
+        bed.lines(plain("raw", text)).left()
