@@ -304,6 +304,30 @@ def test_columns_that_the_table_lacks_are_told_refused_or_added_as_the_source_as
     assert str(bed.table().schema().find_type("size")) == "long"
 
 
+@HERE_AND_IN_SPARK
+@pytest.mark.usefixtures("spark")
+def test_defaults_that_may_stand_for_nulls_are_told_and_kept_in_the_snapshot(
+    bed: MergeBed, limits: DriverShare
+) -> None:
+    bed.limits = limits
+    orders(bed)
+    columns = [{"field": "id", "type": "int64"}, {"field": "name", "type": "string", "optional": True, "default": "n"}]
+    schema = {"fields": [{"field": "after", "fields": columns}, {"field": "op", "type": "string"}]}
+    messages = [
+        {"schema": schema, "payload": event("c", number, after={"id": number, "name": name})}
+        for number, name in ((1, "n"), (2, "n"), (3, "other"))
+    ]
+    spec = SourceSpec(
+        format=SourceFormat.JSON, paths=(lines(bed, "f.json", *messages),), change_format=ChangeFormat.DEBEZIUM
+    )
+    report = bed.merge(task_of("", source=spec, when_matched=(), when_not_matched=()))
+    assert report.defaulted_columns == (UnusedColumn(name="name", rows=2),)
+    snapshot = bed.table().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert json.loads(str(snapshot.summary["skipstone.defaulted-columns"])) == [["name", 2]]
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before-the-swap", "after-the-swap"])
 def test_a_feed_that_adds_a_column_is_applied_once_wherever_its_run_ends(bed: MergeBed, after: bool) -> None:
     class Killed(BaseException):

@@ -77,11 +77,13 @@ class TestEnding:
             FunnelStage(name="KeyRanges", files_in=400, files_out=12, untouched=9, ms=7),
         )
         said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts=counts | {"bytesRemoved": 77})
-        said = replace(said, funnel=funnel, stages_ms={"prune": 7})
+        defaulted = (UnusedColumn(name="size", rows=2), UnusedColumn(name="size", rows=2))
+        said = replace(said, funnel=funnel, stages_ms={"prune": 7}, defaulted_columns=defaulted)
         world = job_world(job, {"attempts": 1, "currentRun": encode(current)})
         step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
         assert isinstance(step, PutStatus)
         assert step.status["pruned"] == "388/400"
+        assert step.status["defaultedColumns"] == [{"name": "size", "rows": 2}]
         assert (step.status["rows"]["deleted"], step.status["rows"]["ignored"]) == (5, 2)
         assert step.status["bytes"]["removed"] == 77
         left_out, ran = step.status["funnel"]

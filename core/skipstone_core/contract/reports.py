@@ -174,7 +174,10 @@ class StepReport:
 
 @dataclass(frozen=True, kw_only=True)
 class UnusedColumn:
-    """A column of a source that the run did not use; ``rows`` have a value in it, None when that was not counted."""
+    """A column of a source that the run did not use; ``rows`` have a value in it, None when that was not counted.
+
+    Of ``defaulted_columns``: ``rows`` have the default.
+    """
 
     name: str
     rows: int | None = None
@@ -192,6 +195,7 @@ class JobReport:
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``unused_columns``: the first 20 of the source that nothing used; ``unused_total``: how many there are.
+    ``defaulted_columns``: the first 20 in which a change feed may have the source column's default in place of null.
     ``funnel``: of merges and dry runs. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the
     annotation; only in the termination message.
     """
@@ -211,6 +215,7 @@ class JobReport:
     funnel: tuple[FunnelStage, ...] = ()
     unused_columns: tuple[UnusedColumn, ...] = ()
     unused_total: int = 0
+    defaulted_columns: tuple[UnusedColumn, ...] = ()
     steps: tuple[StepReport, ...] = ()
     annotation_sha256: str = ""
     version: int = CONTRACT_VERSION

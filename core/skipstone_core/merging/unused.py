@@ -196,6 +196,18 @@ def told_skipped(count: int) -> str:
     )
 
 
+def told_defaulted(columns: Sequence[UnusedColumn]) -> str:
+    """A sentence about columns in which a change feed may have a default in place of null; empty without any."""
+    if not columns:
+        return ""
+    shown = [f"{_shown(column.name)} ({_rows(column.rows or 0)})" for column in columns[:MAX_NAMED]]
+    return (
+        f"The feed has the default of {_columns(len(columns))} that may be null: {_joined(shown, len(columns))}. Kafka "
+        "Connect writes the default for null as well unless value.converter.replace.null.with.default and, for flat "
+        "messages, transforms.unwrap.replace.null.with.default are false: set them, and merge a new snapshot."
+    )
+
+
 def listed(names: Sequence[str]) -> str:
     """The first of ``names`` as a sentence lists them, with their number."""
     return f"{_columns(len(names))} ({_joined([_shown(name) for name in names[:MAX_NAMED]], len(names))})"
@@ -203,6 +215,10 @@ def listed(names: Sequence[str]) -> str:
 
 def _columns(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _joined(shown: Sequence[str], total: int) -> str:

@@ -24,6 +24,14 @@ class UnusedSourceColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefaultedColumn:
+    """A column in which a change feed may have a default in place of null."""
+
+    name: Annotated[str, Doc("Name of the column.", max_length=limits.MAX_NAME)]
+    rows: Annotated[int | None, Doc("Changes that have the default.", minimum=0)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobStatus:
     """What is known of a job, whatever it does."""
 

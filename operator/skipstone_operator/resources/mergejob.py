@@ -12,9 +12,10 @@ from typing import Annotated, ClassVar
 
 from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
 from skipstone_core.funnel import LeftOut, PruneStage
+from skipstone_core.merging.unused import MAX_UNUSED
 
 from skipstone_operator.resources.common import LocalRef
-from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.jobstatus import DefaultedColumn, JobStatus
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
 from skipstone_operator.resources.source import TIME_ZONE, MergeSource, RunFields
@@ -435,6 +436,16 @@ class MergeJobStatus(JobStatus):
         ),
     ] = ()
     pruned: Annotated[str, Doc("Files that are not read, of all, such as 388/400.", max_length=64)] = ""
+    defaulted_columns: Annotated[
+        tuple[DefaultedColumn, ...],
+        Doc(
+            "Columns that may be null in which the change feed has the default of the source database, which the "
+            "converter also writes for null unless replace.null.with.default is false, the first of them.",
+            max_items=MAX_UNUSED,
+            list_key="name",
+            item=Doc("One column."),
+        ),
+    ] = ()
     indexes_behind: Annotated[
         tuple[IndexBehind, ...],
         Doc(

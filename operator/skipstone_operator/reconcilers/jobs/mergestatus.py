@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from skipstone_core.contract.reports import IndexState, JobReport
 from skipstone_core.funnel import FunnelStage
+from skipstone_core.merging.unused import MAX_UNUSED
 
 from skipstone_operator.conditions import shorten
+from skipstone_operator.resources.jobstatus import DefaultedColumn
 from skipstone_operator.resources.mergejob import (
     MAX_INDEXES_BEHIND,
     MAX_STAGE_NAME,
@@ -22,6 +24,7 @@ from skipstone_operator.resources.mergejob import (
     MergeJobStatus,
     MergeRows,
 )
+from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.worlds.subjects import IndexSubject
 from skipstone_operator.worlds.worlds import JobWorld
@@ -80,7 +83,14 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
         ),
         pruned=_pruned(report),
         funnel=_funnel(report),
+        defaulted_columns=_defaulted(report),
     )
+
+
+def _defaulted(report: JobReport) -> tuple[DefaultedColumn, ...]:
+    """Each name once, as the API server demands."""
+    columns = {shorten(column.name, limits.MAX_NAME): column.rows for column in report.defaulted_columns}
+    return tuple(DefaultedColumn(name=name, rows=rows) for name, rows in list(columns.items())[:MAX_UNUSED])
 
 
 def _files(report: JobReport) -> FileFunnel:

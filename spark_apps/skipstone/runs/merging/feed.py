@@ -55,6 +55,7 @@ from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, fe
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve_changes
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, UnknownColumn, merged_tallies, tally
+from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, Defaults, merged_defaults, tally_defaults
 from skipstone.sources.groups import quoted
 from skipstone.sources.typed.filetypes import spark_type
 from skipstone.tables.filesets import FileSet
@@ -74,6 +75,7 @@ class FeedSlice:
 
     ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
     ``unknown``: what they have beside these. ``of_no_row``: messages that tell of no row.
+    ``defaults``: what they have in nullable columns with a default.
     """
 
     slice: ChangeSlice | None
@@ -82,6 +84,7 @@ class FeedSlice:
     present: frozenset[str]
     unknown: Mapping[str, UnknownColumn]
     of_no_row: int
+    defaults: Defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +209,15 @@ def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) ->
     columns = tuple(UnusedColumn(name=name, rows=one.rows) for name, one in unknown.items())
     unfed = tuple(name for name in others if name not in present) if any(part.writes for part in parts) else ()
     of_no_row = sum(part.of_no_row for part in parts)
-    return Leaves(columns=columns[:MAX_UNUSED], total=len(columns), unfed=unfed, of_no_row=of_no_row)
+    doubtful = merged_defaults(part.defaults for part in parts).doubtful
+    defaulted = tuple(UnusedColumn(name=name, rows=rows) for name, rows in doubtful.items())
+    return Leaves(
+        columns=columns[:MAX_UNUSED],
+        total=len(columns),
+        unfed=unfed,
+        of_no_row=of_no_row,
+        defaulted=defaulted[:MAX_UNUSED],
+    )
 
 
 def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
@@ -222,6 +233,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
         present=_present(writes, how.columns),
         unknown=tally(writes.column(UNKNOWN_COLUMN)),
         of_no_row=pc.sum(of_no_row).as_py() or 0,
+        defaults=tally_defaults(writes.column(DEFAULTED_COLUMN)),
     )
 
 

@@ -45,7 +45,7 @@ from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in,
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
-from skipstone.runs.reporting.leftout import recall_unused, unused_summary
+from skipstone.runs.reporting.leftout import defaulted_summary, recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -207,7 +207,7 @@ def _refuse_evolution(job: _Job) -> None:
 
 
 def _tell_left(reporter: Reporter, left: Leaves) -> None:
-    reporter.leave(left.columns, left.total, left.unfed)
+    reporter.leave(left.columns, left.total, left.unfed, left.defaulted)
     if left.of_no_row:
         reporter.note(told_skipped(left.of_no_row))
 
@@ -348,6 +348,7 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
         summary={
             **_summary(rewrite, job.reporter.stages_ms),
             **unused_summary(changes.leaves.columns, changes.leaves.total),
+            **defaulted_summary(changes.leaves.defaulted),
         },
         guard=lambda table, added: _guard(changes, table, added),
         unique_source=is_unique(job.task.source),

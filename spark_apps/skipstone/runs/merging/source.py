@@ -75,12 +75,14 @@ class Leaves:
     """What of a source nothing uses: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks.
 
     ``of_no_row``: messages of a feed that tell of no row.
+    ``defaulted``: columns in which a change feed may have the source column's default in place of null.
     """
 
     columns: tuple[UnusedColumn, ...] = ()
     total: int = 0
     unfed: tuple[str, ...] = ()
     of_no_row: int = 0
+    defaulted: tuple[UnusedColumn, ...] = ()
 
     @staticmethod
     def of(names: Names, values: Mapping[str, int]) -> Leaves:

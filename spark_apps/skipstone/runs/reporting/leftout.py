@@ -6,8 +6,9 @@ Called by loads and merges with their commit, and by runs that find that an earl
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from skipstone_core.contract.reports import UnusedColumn
@@ -20,6 +21,8 @@ from skipstone.tables.catalogs import load_table
 
 #: In the summary of a snapshot: JSON of the number of columns, and of pairs of names and rows with a value.
 UNUSED_SUMMARY = "skipstone.unused-columns"
+#: JSON of pairs of names and rows: columns in which the source may have defaults in place of nulls.
+DEFAULTED_SUMMARY = "skipstone.defaulted-columns"
 
 
 def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, str]:
@@ -28,6 +31,12 @@ def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, 
         return {}
     pairs = [[column.name, column.rows] for column in columns]
     return {UNUSED_SUMMARY: json.dumps({"total": total, "columns": pairs}, ensure_ascii=False)}
+
+
+def defaulted_summary(columns: Sequence[UnusedColumn]) -> Mapping[str, str]:
+    """Return what the summary of a commit says of columns with defaults in place of nulls; nothing without any."""
+    pairs = [[column.name, column.rows] for column in columns]
+    return {DEFAULTED_SUMMARY: json.dumps(pairs, ensure_ascii=False)} if pairs else {}
 
 
 def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: Reporter) -> None:
@@ -39,8 +48,12 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         return
     with suppress(UserError, OSError, ValueError, KeyError, TypeError):
         snapshot = load_table(catalog, ref).snapshot_by_id(outcome.record.snapshot_id)
-        text = snapshot.summary.get(UNUSED_SUMMARY) if snapshot is not None and snapshot.summary is not None else None
-        if text is not None:
-            told = json.loads(text)
-            columns = tuple(UnusedColumn(name=str(name), rows=rows) for name, rows in told["columns"])
-            reporter.leave(columns, int(told["total"]))
+        if snapshot is None or snapshot.summary is None:
+            return
+        told = json.loads(snapshot.summary.get(UNUSED_SUMMARY) or '{"columns": [], "total": 0}')
+        defaulted = json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]")
+        reporter.leave(_columns(told["columns"]), int(told["total"]), defaulted=_columns(defaulted))
+
+
+def _columns(pairs: Iterable[Sequence[Any]]) -> tuple[UnusedColumn, ...]:
+    return tuple(UnusedColumn(name=str(name), rows=rows) for name, rows in pairs)

@@ -25,7 +25,7 @@ from skipstone_core.contract.reports import (
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
-from skipstone_core.merging.unused import told_unfed, told_unused
+from skipstone_core.merging.unused import told_defaulted, told_unfed, told_unused
 from skipstone_core.reasons import Reason
 
 from skipstone.scrubbing import scrubbed
@@ -73,17 +73,25 @@ class Reporter:
         self._unused: tuple[UnusedColumn, ...] = ()
         self._unused_total = 0
         self._unfed: tuple[str, ...] = ()
+        self._defaulted: tuple[UnusedColumn, ...] = ()
 
     def note(self, text: str) -> None:
         """Add a sentence to the message of the last report."""
         self._notes[text] = None
 
-    def leave(self, unused: tuple[UnusedColumn, ...], total: int, unfed: tuple[str, ...] = ()) -> None:
+    def leave(
+        self,
+        unused: tuple[UnusedColumn, ...],
+        total: int,
+        unfed: tuple[str, ...] = (),
+        defaulted: tuple[UnusedColumn, ...] = (),
+    ) -> None:
         """Let all reports from now on name columns of the source that nothing uses, ``total`` in number.
 
-        ``unfed``: columns of the table that the source does not have. Takes the place of what was said before.
+        ``unfed``: columns of the table that the source does not have. ``defaulted``: columns in which it may have
+        defaults in place of nulls. Takes the place of what was said before.
         """
-        self._unused, self._unused_total, self._unfed = unused, total, unfed
+        self._unused, self._unused_total, self._unfed, self._defaulted = unused, total, unfed, defaulted
 
     def ended(self, step: StepReport) -> None:
         """Let all reports from now on tell of a step that has ended, also that of a failure of a later one."""
@@ -138,6 +146,7 @@ class Reporter:
             steps=self._steps,
             unused_columns=self._unused,
             unused_total=self._unused_total,
+            defaulted_columns=self._defaulted,
         )
 
     def judge(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
@@ -161,6 +170,7 @@ class Reporter:
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
         left = (told_unused(self._unused, self._unused_total), told_unfed(self._unfed))
+        left = (*left, told_defaulted(self._defaulted))
         message = " ".join(text for text in (report.message, *left, *self._notes) if text)
         last = _without_secrets(replace(report, message=message, stages_ms=self.stages_ms))
         self._deliver(lambda: self._sink.finish(*fit_report(last)))
@@ -210,11 +220,20 @@ def fit_termination(report: JobReport) -> str:
     short = replace(report, table_states=(), progress=None)
     bare = replace(short, funnel=())
     least = replace(
-        bare, stages_ms={}, unused_columns=(), steps=tuple(replace(step, message="") for step in bare.steps)
+        bare,
+        stages_ms={},
+        unused_columns=(),
+        defaulted_columns=(),
+        steps=tuple(replace(step, message="") for step in bare.steps),
     )
     return _fit(
         least,
-        [short, bare, replace(bare, stages_ms={}), replace(bare, stages_ms={}, unused_columns=())],
+        [
+            short,
+            bare,
+            replace(bare, stages_ms={}),
+            replace(bare, stages_ms={}, unused_columns=(), defaulted_columns=()),
+        ],
         MAX_TERMINATION_BYTES,
     )
 

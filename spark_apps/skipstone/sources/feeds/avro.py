@@ -96,7 +96,8 @@ class _Tree:
         if len(branches) != 1:
             raise Damaged("a field may have values of several types, which is not read in change feeds")
         inner = self.node(branches[0], space)
-        return _Node(_or_null(inner.named), inner.semantic, inner.fields)
+        is_optional = len(branches) < len(tree)
+        return _Node(_or_null(inner.named), replace(inner.semantic, optional=is_optional), inner.fields)
 
     def _complex(self, tree: Mapping[str, Json], space: str) -> _Node:
         kind = tree["type"]

@@ -34,11 +34,12 @@ from skipstone.sources.feeds.shapes import (
 )
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, noted
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
+from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, noted_defaults
 from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.sources.feeds.values.placeholders import Placeholder
 
 _CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
-            UNKNOWN_COLUMN)  # fmt: skip
+            UNKNOWN_COLUMN, DEFAULTED_COLUMN)  # fmt: skip
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
 
 
@@ -55,6 +56,14 @@ class Lacks:
 
     absent: Bits
     unavailable: Bits
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is told of each change: UNKNOWN_COLUMN and DEFAULTED_COLUMN, which is empty where nothing is told."""
+
+    unknown: Sequence[str | None]
+    defaulted: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True)
@@ -84,15 +93,13 @@ class BatchMaker:
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
         left_out = [form for one in self._placeholders for form in one.forms]
         unknown = noted(changes, self.target, semantics, left_out)
-        return self.assembled(arrays, changes, Lacks(absent, unavailable), unknown)
+        defaulted = noted_defaults(changes, {column.name for column in carried}, semantics, self.number)
+        return self.assembled(arrays, changes, Lacks(absent, unavailable), Notes(unknown, defaulted))
 
     def assembled(
-        self, arrays: Sequence[pa.Array], changes: Sequence[Change], lacks: Lacks, unknown: Sequence[str | None]
+        self, arrays: Sequence[pa.Array], changes: Sequence[Change], lacks: Lacks, notes: Notes
     ) -> pa.RecordBatch:
-        """A batch of the columns ``arrays``; of ``changes`` all but their values counts.
-
-        ``unknown``: what each has beside them, as UNKNOWN_COLUMN says it.
-        """
+        """A batch of the columns ``arrays``; of ``changes`` all but their values counts."""
         writes = np.array([change.op == UPSERT for change in changes], dtype=bool)[:, None]
         marks = [change.mark for change in changes]
         place = self.number.to_bytes(4, "big")
@@ -105,7 +112,8 @@ class BatchMaker:
             pa.array([mark.table for mark in marks], pa.string()),
             pack_bits((lacks.absent | lacks.unavailable) & writes),
             pack_bits(lacks.unavailable & writes),
-            pa.array(unknown, pa.string()),
+            pa.array(notes.unknown, pa.string()),
+            pa.array(notes.defaulted or [None] * len(changes), pa.string()),
         ]
         return pa.RecordBatch.from_arrays([*arrays, *control], schema=batch_schema(self.target))
 

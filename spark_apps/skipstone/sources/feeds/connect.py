@@ -95,8 +95,8 @@ def _semantic(schema: Raw) -> Semantic:
     inner = schema.get("items") or schema.get("values")
     item = _semantic(inner) if inner else None
     kind, default = str(schema.get("type") or ""), schema.get("default", ABSENT)
-    digits = None if scale is None else _whole(scale)
-    return Semantic(name, digits, item, is_bytes=kind == "bytes", default=default, type=kind)
+    told = {"is_bytes": kind == "bytes", "optional": schema.get("optional") is True}
+    return Semantic(name, None if scale is None else _whole(scale), item, default=default, type=kind, **told)
 
 
 def _whole(scale: Raw) -> int:

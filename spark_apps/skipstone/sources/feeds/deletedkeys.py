@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skipstone.sources.feeds.shapes import ABSENT, FeedError, Fields, Raw, Semantic, Semantics
+from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Semantics
 
 #: Connectors whose ``before`` always has the whole row.
 _WHOLE_ROWS = frozenset({"mysql", "mariadb", "sqlserver", "oracle", "db2"})
@@ -61,7 +61,7 @@ def require_keys(values: Fields, names: tuple[str, ...], source: Fields | None =
 
 def is_filler(value: Raw, semantic: Semantic | None) -> bool:
     """Return whether Debezium may have written ``value`` for a column that it knows nothing of."""
-    if semantic is not None and semantic.default is not ABSENT and value == semantic.default:
+    if semantic is not None and semantic.is_default(value):
         return True
     if isinstance(value, str):
         return not value or value in _ZERO_TEXTS or value.startswith(_EPOCH)

@@ -21,7 +21,7 @@ from pyiceberg.types import TimestampType, TimestamptzType
 from skipstone_core.merging.feeds import DELETE, UPSERT
 from skipstone_core.merging.unused import SourceNames, plain_name, require_delimiter
 
-from skipstone.sources.feeds.batches import BatchMaker, Lacks
+from skipstone.sources.feeds.batches import BatchMaker, Lacks, Notes
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
 from skipstone.sources.feeds.unknown import noted_columns
@@ -292,7 +292,7 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
     known = {OP, *(column.name for column in target.columns)}
     others = {name: batch.column(name) for name in names if name not in known and names.count(name) == 1}
     unknown = noted_columns(others, [op != DELETE for op in ops])
-    return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), unknown)
+    return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), Notes(unknown))
 
 
 def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:

@@ -124,7 +124,7 @@ class Semantic:
 
     ``item``: of the items of a list or the values of a map. ``is_bytes``: it says bytes, which JSON has in base64.
     ``default``: the value that a writer puts where it has none; ABSENT without one.
-    ``type``: Connect's own, such as int32; empty where it has none.
+    ``type``: Connect's own, such as int32; empty where it has none. ``optional``: it may be null.
     """
 
     name: str = ""
@@ -133,6 +133,13 @@ class Semantic:
     is_bytes: bool = False
     default: Raw = ABSENT
     type: str = ""
+    optional: bool = False
+
+    def is_default(self, value: Raw) -> bool:
+        """Return whether ``value`` is the default, which schemas of Avro write for bytes as text of ISO 8859-1."""
+        if isinstance(value, bytes) and isinstance(self.default, str):
+            return value == self.default.encode("latin-1", "replace")
+        return self.default is not ABSENT and value == self.default
 
 
 #: By column; None: the message carries no schema.
