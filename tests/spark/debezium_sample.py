@@ -23,6 +23,7 @@ ENGINE = Engine(
     ("orders",),
     {
         "converter.schemas.enable": "false",
+        "converter.replace.null.with.default": "false",
         "decimal.handling.mode": "string",
         "time.precision.mode": "microseconds",
         # A machine with other work takes long to start it.

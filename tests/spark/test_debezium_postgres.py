@@ -42,12 +42,15 @@ from tests.spark.postgres_history import (
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "10000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 MERGES = 8
-SCHEMAS = Engine("schemas", (BY_KEY, BY_ROW, ODD), {"converter.schemas.enable": "true"})
+#: As the guide tells users to set it.
+NULLS = {"converter.replace.null.with.default": "false"}
+SCHEMAS = Engine("schemas", (BY_KEY, BY_ROW, ODD), {"converter.schemas.enable": "true", **NULLS})
 PLAIN = Engine(
     "plain",
     (BY_KEY, BY_ROW, ODD),
     {
         "converter.schemas.enable": "false",
+        **NULLS,
         "decimal.handling.mode": "string",
         "time.precision.mode": "microseconds",
     },
@@ -58,6 +61,8 @@ FLAT = Engine(
     (NEVER_TRUNCATED, ODD),
     {
         "converter.schemas.enable": "true",
+        **NULLS,
+        "transforms.unwrap.replace.null.with.default": "false",
         "decimal.handling.mode": "string",
         "time.precision.mode": "isostring",
         "transforms": "unwrap",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from pyiceberg.catalog import Catalog
 from skipstone_core.contract.reports import UnusedColumn
@@ -55,5 +54,5 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         reporter.leave(_columns(told["columns"]), int(told["total"]), defaulted=_columns(defaulted))
 
 
-def _columns(pairs: Iterable[Sequence[Any]]) -> tuple[UnusedColumn, ...]:
+def _columns(pairs: Iterable[tuple[str, int | None]]) -> tuple[UnusedColumn, ...]:
     return tuple(UnusedColumn(name=str(name), rows=rows) for name, rows in pairs)

@@ -169,8 +169,11 @@ class Reporter:
 
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
-        left = (told_unused(self._unused, self._unused_total), told_unfed(self._unfed))
-        left = (*left, told_defaulted(self._defaulted))
+        left = (
+            told_unused(self._unused, self._unused_total),
+            told_unfed(self._unfed),
+            told_defaulted(self._defaulted),
+        )
         message = " ".join(text for text in (report.message, *left, *self._notes) if text)
         last = _without_secrets(replace(report, message=message, stages_ms=self.stages_ms))
         self._deliver(lambda: self._sink.finish(*fit_report(last)))

@@ -96,7 +96,7 @@ class _Tree:
         if len(branches) != 1:
             raise Damaged("a field may have values of several types, which is not read in change feeds")
         inner = self.node(branches[0], space)
-        is_optional = len(branches) < len(tree)
+        is_optional = isinstance(tree, Sequence) and "null" in tree
         return _Node(_or_null(inner.named), replace(inner.semantic, optional=is_optional), inner.fields)
 
     def _complex(self, tree: Mapping[str, Json], space: str) -> _Node:
