@@ -117,6 +117,8 @@ def test_a_double_is_no_decimal_of_more_digits_than_it_keeps(bed: FeedBed, value
         with pytest.raises(BadData, match=r"a float, which keeps 15 digits .* set decimal.handling.mode to string"):
             bed.lines(message).left()
     assert bed.lines(with_schema(columns[0], 1234567890123.45)).row()["price"] == Decimal("1234567890123.45")
+    with pytest.raises(BadData, match=r"set source.nonFinite to Null"):
+        bed.lines(with_schema(columns[0], float("inf"))).left()
     assert bed.lines(plain("price", "92233720368547758.08")).row()["price"] == Decimal("92233720368547758.08")
 
 

@@ -184,7 +184,8 @@ def decimal(value: Raw, of: ReadAs) -> object:
 def _refuse_rounded(value: Raw, kind: DecimalType, of: ReadAs) -> None:
     """Raise NotCertain for a float that stands for several decimals of the column's scale."""
     digits = _MOST_KEPT if of.semantic is None else _KEPT_DIGITS.get(of.semantic.type, _MOST_KEPT)
-    if isinstance(value, float | Decimal) and Decimal(value).copy_abs() >= Decimal(1).scaleb(digits - kind.scale):
+    number = Decimal(value) if isinstance(value, float | Decimal) else Decimal(0)
+    if number.is_finite() and abs(number) >= Decimal(1).scaleb(digits - kind.scale):
         raise NotCertain(
             f"it is a float, which keeps {digits} digits of a {kind}: set decimal.handling.mode to string, or to "
             "precise with schemas (schemas.enable=true)"
