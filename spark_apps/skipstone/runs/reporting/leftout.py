@@ -6,7 +6,7 @@ Called by loads and merges with their commit, and by runs that find that an earl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
@@ -50,9 +50,6 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         if snapshot is None or snapshot.summary is None:
             return
         told = json.loads(snapshot.summary.get(UNUSED_SUMMARY) or '{"columns": [], "total": 0}')
-        defaulted = json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]")
-        reporter.leave(_columns(told["columns"]), int(told["total"]), defaulted=_columns(defaulted))
-
-
-def _columns(pairs: Iterable[tuple[str, int | None]]) -> tuple[UnusedColumn, ...]:
-    return tuple(UnusedColumn(name=str(name), rows=rows) for name, rows in pairs)
+        pairs = (told["columns"], json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]"))
+        unused, defaulted = (tuple(UnusedColumn(name=str(n), rows=rows) for n, rows in listed) for listed in pairs)
+        reporter.leave(unused, int(told["total"]), defaulted=defaulted)
