@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestampType, TimestamptzType
+from pyspark.sql import SparkSession
 from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -24,7 +27,7 @@ from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
-from skipstone_core.contract.feeds import TimePrecision
+from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.reports import JobReport, UnusedColumn
 from skipstone_core.contract.requests import (
     ChangeFormat,
@@ -178,6 +181,57 @@ def test_values_of_every_type_arrive_and_unchanged_ones_stay(bed: MergeBed, limi
     (row,) = (one for one in bed.table().scan().to_arrow().to_pylist() if one["id"] == 1)
     del row["wide"], row["code"], row["codes"]
     assert row == expected | {"flag": False, "raw": None}
+
+
+INFINITE = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "price", DecimalType(9, 2)),
+    NestedField(3, "day", DateType()),
+    NestedField(4, "local", TimestampType()),
+    NestedField(5, "instant", TimestamptzType()),
+    NestedField(6, "text", StringType()),
+    NestedField(7, "needed", DecimalType(9, 2), required=True),
+)
+
+
+@HERE_AND_IN_SPARK
+def test_what_iceberg_lacks_is_stored_as_the_source_says(
+    bed: MergeBed, limits: DriverShare, spark: SparkSession
+) -> None:
+    bed.limits = limits
+    bed.create(INFINITE)
+    ends = [
+        {"day": -2147472692, "local": 9223372036825200000, "instant": "infinity"},
+        {"day": -2147472691, "local": -9223372036832400000, "instant": "-infinity"},
+    ]
+    rows = [{"id": n, "price": "NAN", "text": "t", "needed": "1", **end} for n, end in enumerate(ends)]
+    settings = {
+        "time_precision": TimePrecision.MICROS,
+        "non_finite": NonFinite.NULL,
+        "infinity": Infinity.MAX,
+        "unavailable_value": "?",
+    }
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, lines(bed, "1.json", *_created(rows)), **settings)
+    path = lines(bed, "2.json", *(event("u", 9, after={"id": row["id"], "text": "?"}) for row in rows))
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path, **settings)
+    last, first = datetime.max, datetime.min  # noqa: DTZ901
+    expected = [
+        (0, None, date.max, last, last.replace(tzinfo=UTC), "t", Decimal(1)),
+        (1, None, date.min, first, first.replace(tzinfo=UTC), "t", Decimal(1)),
+    ]
+    read = bed.table().scan().to_arrow().sort_by("id")
+    assert [tuple(row.values()) for row in read.to_pylist()] == expected
+    files = spark.read.parquet(*(str(bed.root / path.removeprefix(f"{bed.root}/")) for path in bed.paths()))
+    in_spark = files.orderBy("id").toArrow().select(read.column_names).cast(read.schema)
+    assert in_spark.to_pylist() == read.to_pylist()
+
+    path = lines(bed, "3.json", *_created([{"id": 3, "needed": "NAN"}]))
+    with pytest.raises(BadData, match="'needed'"):
+        apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path, **settings)
+
+
+def _created(rows: Iterable[Row]) -> Iterator[Row]:
+    return (event("c", lsn, after=row) for lsn, row in enumerate(rows, 1))
 
 
 @HERE_AND_IN_SPARK

@@ -201,6 +201,16 @@ def test_a_text_that_is_not_a_time_is_not_told_to_name_a_unit(bed: FeedBed) -> N
     assert "timePrecision" not in str(told.value)
     with pytest.raises(BadData, match=r"set source.timePrecision or source.columnTimePrecisions"):
         written(bed, local=5)
+    bed.source = {"time_precision": TimePrecision.MICROS}
+    assert bed.row()["local"] == datetime(1970, 1, 1, 0, 0, 0, 5)  # noqa: DTZ001
+
+
+def test_a_number_for_text_is_a_time_of_day_or_of_another_type(bed: FeedBed) -> None:
+    with pytest.raises(BadData, match=r"'text'.*but a number: name its unit in source.columnTimePrecisions"):
+        written(bed, text=5)
+    bed.source = {"column_time_precisions": (ColumnPrecision(column="text", precision=TimePrecision.MILLIS),)}
+    assert bed.row()["text"] == "00:00:00.005000"
+    assert written(bed, small=5)["small"] == 5
 
 
 def test_a_decimal_in_text_is_not_told_to_be_written_as_text(bed: FeedBed) -> None:

@@ -163,8 +163,8 @@ def _what(value: Raw, of: ReadAs) -> str:
         )
     if is_number and isinstance(of.type, StringType) and of.semantic is None and not of.rules.text:
         return (
-            f"{base}, but a number: declare the column with a type of numbers, or, if they are times of day, name "
-            "their unit in source.columnTimePrecisions"
+            f"{base}, but a number: name its unit in source.columnTimePrecisions if it is a time of day, else merge "
+            "into a table whose column has a type of numbers"
         )
     may_be_bytes = isinstance(value, str) and not is_decimal_text(value)
     if may_be_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
