@@ -6,6 +6,7 @@ The forms are those that Debezium 3.6.1 wrote for PostgreSQL 15 and MariaDB 10.1
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,21 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, NestedField, StringType, UUIDType
-from skipstone_core.contract.requests import ChangeFormat
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    UUIDType,
+)
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
 
 from tests.unit.feed_bed import FeedBed, Row
-from tests.unit.test_feeds_debezium import CONNECT, envelope, mysql, postgres, schema_of, typed
+from tests.unit.test_feeds_debezium import CONNECT, avro_schema, envelope, mysql, postgres, schema_of, typed
 from tests.unit.test_feeds_tools import maxwell
 
 TABLE = Schema(
@@ -30,6 +40,7 @@ TABLE = Schema(
     NestedField(6, "raw", BinaryType()),
     NestedField(7, "tags", ListType(20, StringType(), element_required=False)),
     NestedField(8, "codes", ListType(21, UUIDType(), element_required=False)),
+    NestedField(10, "moment", TimestampType()),
     NestedField(9, "prices", ListType(22, DecimalType(20, 2), element_required=False)),
 )
 CODES = ["0b0e6d2c-9d3c-4a53-8f2e-3f3a2d1c0b9a", None]
@@ -138,6 +149,38 @@ def test_unsigned_numbers_that_became_negative_are_refused(bed: FeedBed) -> None
     precise = typed("unsigned", "bytes", f"{CONNECT}Decimal", scale="0")
     written = base64.b64encode(((1 << 64) - 1).to_bytes(9, "big")).decode()
     assert bed.lines(with_schema(precise, written)).row()["unsigned"] == (1 << 64) - 1
+
+
+VARIABLE_RECORD = {
+    "type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+    "connect.name": "io.debezium.data.VariableScaleDecimal",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value", "expected"),
+    [
+        ("text", VARIABLE_RECORD, {"scale": 1, "value": b"\x0f"}, "1.5"),
+        ("text", {"type": "bytes", "scale": 2, "precision": 9, "logicalType": "decimal"}, Decimal("1.50"), "1.50"),
+        ("tags", {"type": "string", "connect.name": "io.debezium.data.EnumSet"}, "a,c", ["a", "c"]),
+        ("text", "bytes", b"\x0f", "the schema says bytes"),
+        ("raw", {"type": "bytes", "connect.name": BITS}, b"\x01\x80", "a bit string"),
+        ("price", "double", 92233720368547760.0, "a float, which keeps 15 digits"),
+        ("unsigned", "long", -1, "bigint.unsigned.handling.mode"),
+        ("moment", {"type": "long", "logicalType": "timestamp-millis"}, 0, "time.precision.mode to adaptive"),
+    ],
+)
+def test_the_same_holds_in_avro(tmp_path: Path, column: str, kind: Any, value: object, expected: object) -> None:
+    bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, SourceFormat.AVRO, schema=TABLE)
+    schema = avro_schema({"name": "id", "type": "long"}, {"name": column, "type": ["null", kind]})
+    moment = datetime(1970, 1, 1, tzinfo=UTC)
+    bed.avro(schema, [envelope("c", postgres(1), after={"id": 1, column: moment if column == "moment" else value})])
+    if column == "tags" or expected in ("1.5", "1.50"):
+        assert bed.row()[column] == expected
+    else:
+        with pytest.raises(BadData, match=rf"column '{column}': .*{expected}"):
+            bed.left()
 
 
 def test_lists_of_uuids_are_read(bed: FeedBed) -> None:

@@ -131,7 +131,9 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Arr
 
 def _converted(value: Raw, of: ReadAs) -> object:
     refuse_bits(of.semantic)
-    if isinstance(value, str) and is_bytes(of.semantic) and not isinstance(of.type, BinaryType | FixedType):
+    is_base64 = isinstance(value, str) and is_bytes(of.semantic) and not isinstance(of.type, BinaryType | FixedType)
+    is_raw = isinstance(value, bytes) and isinstance(of.type, StringType) and is_plain_text(of.semantic)
+    if is_base64 or is_raw:
         raise NotCertain(
             "the schema says bytes: declare the column as binary, or leave it out (column.exclude.list); "
             "binary.handling.mode=base64 or hex writes them as text on purpose"
