@@ -17,9 +17,14 @@ from skipstone.sources.feeds.values.encodings import ReadAs
 from skipstone.sources.feeds.values.times import FIRST_DAY, LAST_DAY, MOMENTS, moment_unit
 
 _NON_FINITE = frozenset({"NaN", "Infinity", "+Infinity", "-Infinity", "NAN", "POSITIVE_INFINITY", "NEGATIVE_INFINITY"})
-_WORDS = {"infinity": 1, "-infinity": -1}
-#: Days by which Debezium tells infinite dates: two of its stream, one of snapshots.
-_DAYS = {-2147472692: 1, -622191234: 1, -2147472691: -1}
+#: Text that Debezium writes for timestamps with time zone, and with time.precision.mode=isostring for others: the years
+#: of its infinities are none that PostgreSQL has. Those of dates are from its snapshots, then from its stream.
+_WORDS = {
+    **dict.fromkeys(("infinity", "+294247-01-10T04:00:25.2Z", "+292278994-08-16Z", "-5877611-06-21Z"), 1),
+    **dict.fromkeys(("-infinity", "-290308-12-21T19:59:27.6Z", "+292269055-12-02Z", "-5877611-06-22Z"), -1),
+}
+#: Days by which it tells infinite dates, likewise.
+_DAYS = {-622191234: 1, -2147472692: 1, -625821272: -1, -2147472691: -1}
 #: Numbers by which it tells infinite timestamps, by unit: as nanoseconds they do not fit 64 bits.
 _MOMENTS = {
     TimePrecision.MICROS: {9223372036825200000: 1, -9223372036832400000: -1},
