@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -60,6 +62,13 @@ def test_a_name_in_other_letters_is_refused_with_the_mapping_that_takes_it(bed: 
     assert f'{{column: "UserCode", from: "{name}"}}' in said
     mapping = (ColumnMapping(column="UserCode", from_=name),)
     bed.merge(task_of("", source=parquet(bed.source(rows), mapping=mapping)))
+    assert "(1, 'new', 'z')" in bed.rows()
+
+
+def test_a_file_with_neither_columns_nor_rows_is_no_reason_to_refuse_the_others(bed: MergeBed) -> None:
+    path = bed.source([{"id": 1, "UserCode": "new", "city": "z"}])
+    pq.write_table(pa.table({}), bed.root / path / "part-1.parquet")
+    bed.merge(task_of(path))
     assert "(1, 'new', 'z')" in bed.rows()
 
 

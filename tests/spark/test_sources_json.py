@@ -67,6 +67,15 @@ def test_text_that_would_be_read_as_other_text_is_refused(read: Any, content: by
         assert caught.value.reason is Reason.SOURCE_UNREADABLE
 
 
+def test_a_value_without_a_name_is_refused_and_one_within_text_is_kept(read: Any) -> None:
+    with pytest.raises(BadData, match="a record has a value without a name, which Spark would leave out: name it"):
+        read(b'{"v": "a"}\n{"v": "b", "" : 1}\n')
+    assert read(rb'{"v": {"a": {"": 1}}}' + b"\n" + rb'{"v": "{\"\": 1, \"\": 2}"}') == [
+        ('{"a": {"": 1}}', True),
+        ('{"": 1, "": 2}', True),
+    ]
+
+
 def test_wide_text_is_refused_behind_other_lines_and_in_packed_files(read: Any) -> None:
     with pytest.raises(BadData, match=WIDE):
         read(b'{"v": "a"}\n' + TWO.encode("utf-16-be"))

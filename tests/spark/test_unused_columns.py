@@ -16,7 +16,7 @@ from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
-from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, DuplicatesPolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
@@ -128,6 +128,14 @@ def test_one_file_of_several_with_other_names_is_refused(bed: Bed) -> None:
     bed.put("in/b.csv", "id,NAME\n2,b\n")
     with pytest.raises(BadData, match=r"'in/b.csv' has the column 'NAME' and the table has 'name'"):
         bed.load(csv("in"))
+
+
+def test_a_column_without_a_name_is_told_beside_one_with_the_name_that_it_would_have(bed: Bed) -> None:
+    bed.put("in/a.csv", "id,,_c1\n1,p,q\n2,r,\n")
+    assert bed.load(csv("in/a.csv")).counts["rowsLoaded"] == 2
+    mapped = (ColumnMapping(column="name", from_="__c1"),)
+    bed.load(csv("in/a.csv", mapping=mapped, duplicates=DuplicatesPolicy.ALLOW))
+    assert {row["name"] for row in bed.rows()} == {None, "p", "r"}
 
 
 @pytest.mark.parametrize("kind", [SourceFormat.PARQUET, SourceFormat.ORC])

@@ -23,7 +23,7 @@ from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
 from skipstone.sources.text.options import no_options
-from skipstone.sources.typed.files import raw_columns, read_parquet_footer
+from skipstone.sources.typed.files import is_without_rows, raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
 from skipstone.sources.unused import values_known, values_read
 from skipstone.storage.port import StoredFile
@@ -150,8 +150,9 @@ def _find(
     if listing.total_bytes > min(limits.unpacked_bytes, _LIMITS[source.format]):
         return None
     no_options(source)
-    files = listing.stored
-    groups = [ColumnGroup(columns=_columns(file, source.format), example=file.name) for file in files]
+    found = [(file, _columns(file, source.format)) for file in listing.stored]
+    files = tuple(file for file, columns in found if columns is not None)
+    groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in found if columns is not None]
     wanted = columns_of(groups)
     absent = tuple(one for one in wanted if may_lack and not any(one.source in group.columns for group in groups))
     columns = tuple(one for one in wanted if one not in absent)
@@ -163,8 +164,12 @@ def _find(
                        groups=tuple(groups))  # fmt: skip
 
 
-def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:
-    return avro_columns(file) if kind is SourceFormat.AVRO else raw_columns(read_parquet_footer(file))
+def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn] | None:
+    """The columns by name; None for a file with neither columns nor rows, which has nothing to read."""
+    if kind is SourceFormat.AVRO:
+        return avro_columns(file)
+    footer = read_parquet_footer(file)
+    return raw_columns(footer) if footer or not is_without_rows(file, kind) else None
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:

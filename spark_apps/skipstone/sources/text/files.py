@@ -120,11 +120,15 @@ def _csv_group(
 
 
 def _csv_columns(header: Sequence[str], references: Sequence[str]) -> Mapping[str, RawColumn]:
-    """The columns by name; one without a name goes by its position, as Spark calls it, unless another has that name."""
+    """The columns by name; one without a name goes by its position, as Spark calls it."""
     columns = {name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name}
-    unnamed = {f"_c{at}": RawColumn(ref, is_text=True, is_unnamed=True)
+    unnamed = {_free_name(f"_c{at}", columns): RawColumn(ref, is_text=True, is_unnamed=True)
                for at, (name, ref) in enumerate(zip(header, references, strict=True)) if not name}  # fmt: skip
     return {**unnamed, **columns}
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    return _free_name(f"_{name}", taken) if name in taken else name
 
 
 def _csv_options(options: TextOptions) -> Mapping[str, str]:

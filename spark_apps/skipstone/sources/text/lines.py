@@ -26,6 +26,7 @@ _BEGINS = rf"""
         from_json({_TEXT}, 'array<string>', map({_OPTION})) is not null,
         from_json({_TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c', {_OPTION})).c is null)
 """
+_UNNAMED = "a record has a value without a name, which Spark would leave out: name it"
 _MORE = "a line goes on behind its JSON object: write one object on each line and nothing else"
 #: What ``documents`` looks for in files, in a line: the parser guesses the encoding of each by its first bytes.
 _IS_WIDE = "hex(substring(cast(value as binary), 1, 4)) rlike '^(?:FFFE|FEFF|00|..00|....00|......00)'"
@@ -41,11 +42,15 @@ def _is_lone(count: str) -> str:
     return f"{count.format(first)} <=> 2 and {count.format(only)} <=> 1"
 
 
+#: An empty name in an object; strings of Json hold no quote without a backslash before it.
+_IS_UNNAMED = rf"""value rlike r'[{{,]\s*""\s*:' and array_contains(json_object_keys({_TEXT}), '')"""
+
 #: What is wrong with a line, and whether it is: from cheap tests to dear ones, since few lines need the last.
 _TESTS = {
     WIDE: _IS_WIDE,
     NOT_UTF_8: _IS_NOT_UTF_8,
     HALF_CHARACTER: _IS_HALF,
+    _UNNAMED: _IS_UNNAMED,
     _MORE: f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})",
 }
 WRONG = "wrong"

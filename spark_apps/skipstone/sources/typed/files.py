@@ -61,7 +61,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     footers: dict[tuple[str, ...], tuple[FileColumns, list[str]]] = {}
     for file in listing.stored:
         footer = read(file)
-        if not footer and _is_without_rows(file, kind):
+        if not footer and is_without_rows(file, kind):
             continue
         key = tuple(map(repr, footer))
         footers.setdefault(key, (footer, []))[1].append(file.name)
@@ -69,7 +69,8 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     return [_group(reader, listing, _Files(kind, footer, files), named) for footer, files in footers.values()]
 
 
-def _is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
+def is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
+    """Whether a file of Parquet or ORC has no row."""
     with stored.open(buffering=0) as opened:
         return not (WholeFile(opened).metadata.num_rows if kind is SourceFormat.PARQUET else orc.ORCFile(opened).nrows)
 
