@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.listing import SourceListing, list_source
 from skipstone.sources.plain import PlainLimits, PlainSource, find_plain
-from skipstone.sources.projection import ERROR_COLUMN
+from skipstone.sources.projection import ERROR_COLUMN, RECORD_COLUMN
 from skipstone.sources.reading import ReadRules, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
@@ -210,23 +210,50 @@ def test_text_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, spark: SparkSession
 @pytest.mark.parametrize(
     ("kind", "arrow", "ends"),
     [
-        (DateType(), pa.date32(), (-719162, 2932896)),
-        (TimestampType(), pa.timestamp("us"), (-62135596800000000, 253402300799999999)),
-        (TimestamptzType(), pa.timestamp("us", tz="UTC"), (-62135596800000000, 253402300799999999)),
+        (DateType(), pa.date32(), (-(2**31), 2**31 - 1)),
+        (TimestampType(), pa.timestamp("us"), (-(2**63), 2**63 - 1)),
+        (TimestamptzType(), pa.timestamp("us", tz="UTC"), (-(2**63), 2**63 - 1)),
     ],
     ids=lambda value: str(value),
 )
-def test_years_before_1_and_after_9999_make_bad_rows(
+def test_years_before_1_and_after_9999_are_read(
     tmp_path: Path, spark: SparkSession, kind: PrimitiveType, arrow: pa.DataType, ends: tuple[int, int]
 ) -> None:
-    first, last = ends
-    numbers = pa.array([first - 1, first, last, last + 1, None], pa.int32() if kind == DateType() else pa.int64())
-    plain, listing = found(tmp_path, pa.table({"v": numbers.cast(arrow)}), only(kind))
+    numbers = pa.array([*ends, 0, None], pa.int32() if kind == DateType() else pa.int64())
+    plain, listing = found(tmp_path, pa.table({"v": numbers.view(arrow)}), only(kind))
     assert plain is not None
-    assert plain.rows(arrow_schema_of(only(kind))) is None
-    frame = read_source(spark, listing, source_of("a.parquet"), only(kind), ReadRules("UTC")).frame
-    errors = [row[0] for row in frame.select(ERROR_COLUMN).collect()]
-    assert [error is None for error in errors] == [False, True, True, False, True]
+    rows = plain.rows(arrow_schema_of(only(kind)))
+    assert rows is not None
+    assert rows.column("v").combine_chunks().view(numbers.type) == numbers
+    assert by_spark(spark, listing, only(kind)).column("v").combine_chunks().view(numbers.type) == numbers
+
+
+def test_far_years_of_int96_are_bad_rows(tmp_path: Path, spark: SparkSession) -> None:
+    numbers = pa.array([-62135596800000001, -62135596800000000, 253402300799999999, 253402300800000000, None])
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        frame = spark.createDataFrame(pa.table({"v": numbers}))
+        written = frame.selectExpr("timestamp_micros(v) as v").coalesce(1)
+        written.write.parquet(str(tmp_path / "old"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    next((tmp_path / "old").glob("*.parquet")).rename(tmp_path / "a.parquet")
+    listing = list_source(warehouse(tmp_path), source_of("a.parquet"))
+    plain = find_plain(listing, source_of("a.parquet"), only(TimestamptzType()), LIMITS)
+    assert plain is not None
+    assert plain.rows(arrow_schema_of(only(TimestamptzType()))) is None
+    frame = read_source(spark, listing, source_of("a.parquet"), only(TimestamptzType()), ReadRules("UTC")).frame
+    told = [row[0] for row in frame.select(ERROR_COLUMN).collect()]
+    assert [one is not None for one in told] == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Madrid", "America/New_York"])
+def test_times_that_no_instant_stands_for_are_told(tmp_path: Path, spark: SparkSession, zone: str) -> None:
+    numbers = pa.array([-(2**63), -(10**18), 10**18, 2**63 - 1])
+    _, listing = found(tmp_path, pa.table({"v": numbers.view(pa.timestamp("us"))}), only(TimestamptzType()))
+    frame = read_source(spark, listing, source_of("a.parquet"), only(TimestamptzType()), ReadRules(zone)).frame
+    told = [row[0] for row in frame.select(ERROR_COLUMN, RECORD_COLUMN).collect()]
+    assert [one is not None for one in told] == [zone != "UTC", False, False, zone != "UTC"]
 
 
 def test_columns_that_do_not_fit_are_told_without_spark(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote_plus
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
@@ -29,7 +31,9 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, T
 from pyiceberg.table.snapshots import Snapshot, SnapshotSummaryCollector
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.transforms import MonthTransform, Transform, YearTransform
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties, Record
+from pyiceberg.types import IcebergType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from requests import Session
 from requests.adapters import DEFAULT_POOLSIZE
@@ -43,6 +47,7 @@ CONNECTIONS = 64
 _WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 #: Schemes whose authority is no part of the path. PyIceberg takes that of ``file`` for a folder of the process's own.
 _WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs", "file"})
+_DAY_MICROSECONDS = 86_400_000_000
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 
@@ -173,6 +178,22 @@ def partition_path(spec: PartitionSpec, partition: Record, schema: Schema) -> st
     except (OverflowError, ValueError):
         named = zip(spec.fields, (partition[at] for at in range(len(partition))), strict=True)
         return "/".join(f"{quote_plus(field.name)}={quote_plus(str(value))}" for field, value in named)
+
+
+def transformed_values(transform: Transform[Any, Any], kind: IcebergType, values: pa.Array) -> pa.Array:
+    """PyIceberg's transform of ``values``, which are of type ``kind``.
+
+    Years and months are those of all days that Iceberg has: PyIceberg gives null for days some 262,000 years away.
+    """
+    found = transform.pyarrow_transform(kind)(values)
+    if found.null_count == values.null_count or not isinstance(transform, YearTransform | MonthTransform):
+        return found
+    is_date = pa.types.is_date32(values.type)
+    numbers = pc.fill_null(values.cast(pa.int32() if is_date else pa.int64()), 0).to_numpy().astype(np.int64)
+    days = (numbers if is_date else numbers // _DAY_MICROSECONDS).astype("datetime64[D]")
+    unit = "datetime64[Y]" if isinstance(transform, YearTransform) else "datetime64[M]"
+    mask = values.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(days.astype(unit).astype(np.int64), mask=mask).cast(pa.int32())
 
 
 class SnapshotSummary(SnapshotSummaryCollector):

@@ -6,7 +6,7 @@ Used by ``swaps``, and by ``lineage`` for tables of format version 3. Must not d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, cast
 
 from pyiceberg.exceptions import ValidationException
@@ -23,9 +23,10 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.update.snapshot import _FastAppendFiles, _OverwriteFiles
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.properties import property_as_int
@@ -261,21 +262,44 @@ class RowDelta(_OverwriteFiles):
         return {name: str(count) for name, count in found.items() if count}
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
-        metadata = self._transaction.table_metadata
-        specs, schema = metadata.specs(), metadata.schema()
-        limit = property_as_int(
-            metadata.properties,
-            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
-            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+        counts = _counts(
+            self._transaction.table_metadata,
+            (*self._added_data_files, *self._deletes),
+            (*self._deleted_data_files, *self._replaced),
         )
-        found = SnapshotSummary(partition_summary_limit=limit or 0)
-        for file in (*self._added_data_files, *self._deletes):
-            found.add_file(_counted(file), schema, specs[file.spec_id])
-        for file in (*self._deleted_data_files, *self._replaced):
-            found.remove_file(_counted(file), schema, specs[file.spec_id])
-        before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
-        said = update_snapshot_summaries(  # it knows no operation that replaces files
-            summary=Summary(Operation.OVERWRITE, **found.build(), **self._vectors(), **(snapshot_properties or {})),
-            previous_summary=before.summary if before is not None else None,
-        )
+        # PyIceberg knows no operation that replaces files
+        told = Summary(Operation.OVERWRITE, **counts, **self._vectors(), **(snapshot_properties or {}))
+        said = _with_totals(told, self._transaction.table_metadata, self._parent_snapshot_id)
         return Summary(self._operation, **said.additional_properties)
+
+
+class FastAppend(_FastAppendFiles):
+    """PyIceberg's, with names of partitions by any day and moment in the summary."""
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        metadata = self._transaction.table_metadata
+        counts = _counts(metadata, self._added_data_files, ())
+        told = Summary(self._operation, **counts, **(snapshot_properties or {}))
+        return _with_totals(told, metadata, self._parent_snapshot_id)
+
+
+def _counts(metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile]) -> dict[str, str]:
+    """What a snapshot with these files says of them."""
+    specs, schema = metadata.specs(), metadata.schema()
+    limit = property_as_int(
+        metadata.properties,
+        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+        TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+    )
+    found = SnapshotSummary(partition_summary_limit=limit or 0)
+    for file in added:
+        found.add_file(_counted(file), schema, specs[file.spec_id])
+    for file in removed:
+        found.remove_file(_counted(file), schema, specs[file.spec_id])
+    return found.build()
+
+
+def _with_totals(summary: Summary, metadata: TableMetadata, parent_id: int | None) -> Summary:
+    """``summary`` with the totals after it."""
+    before = metadata.snapshot_by_id(parent_id) if parent_id is not None else None
+    return update_snapshot_summaries(summary, before.summary if before is not None else None)

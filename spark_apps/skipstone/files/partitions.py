@@ -19,16 +19,19 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
-from pyiceberg.transforms import BucketTransform, Transform, VoidTransform
+from pyiceberg.transforms import BucketTransform, HourTransform, Transform, VoidTransform
 from pyiceberg.typedef import Record
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.compat.pyiceberg import partition_path
+from skipstone.compat.pyiceberg import partition_path, transformed_values
 
 PartitionTuple = tuple[Any, ...]
 #: Longest name of a partition's folder; values are percent-encoded in it, so bytes are characters.
 MAX_FOLDER = 200
+_HOUR_MICROSECONDS = 3_600_000_000
+#: Microseconds of the first and the last moment whose hour is an int, as Iceberg numbers hours.
+_HOURS = (-(2**31) * _HOUR_MICROSECONDS, 2**31 * _HOUR_MICROSECONDS - 1)
 
 
 def split_by_partition(
@@ -89,7 +92,7 @@ def transformed(table: pa.Table, source_id: int, transform: Transform[Any, Any],
             column.validate(full=True)
         except pa.ArrowInvalid as error:  # what PyIceberg truncates by ends the process
             raise NotUtf8 from error
-    return _one_array(transform.pyarrow_transform(schema.find_field(source_id).field_type)(column))
+    return _one_array(transformed_values(transform, schema.find_field(source_id).field_type, column))
 
 
 class NotUtf8(ValueError):
@@ -97,6 +100,8 @@ class NotUtf8(ValueError):
 
 
 def _partition_column(table: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
+    if isinstance(field.transform, HourTransform):
+        _require_hours(source_column(table, schema, field.source_id), field)
     try:
         return transformed(table, field.source_id, field.transform, schema)
     except NotUtf8 as error:
@@ -105,6 +110,17 @@ def _partition_column(table: pa.Table, field: PartitionField, schema: Schema) ->
             "row, or partition by something else"
         )
         raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
+
+
+def _require_hours(moments: pa.Array, field: PartitionField) -> None:
+    """Raise BadData for a moment whose hour is no int: as one, it would be the hour of another time."""
+    ends = pc.min_max(moments.cast(pa.int64()))
+    if ends["min"].is_valid and not _HOURS[0] <= ends["min"].as_py() <= ends["max"].as_py() <= _HOURS[1]:
+        message = (
+            f"a row has no partition: its '{field.name}' ({field.transform}) is of a time more than 244,000 years from "
+            "1970, whose hour Iceberg has no number for: fix the row, or partition by something else"
+        )
+        raise BadData(Reason.BAD_RECORDS, message, field="spec.source")
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

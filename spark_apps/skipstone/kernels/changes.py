@@ -360,7 +360,20 @@ def _content(column: pa.ChunkedArray, kind: KeyType | None) -> pa.Array:
         return ranks.take(one.indices)
     if kind is not None:
         return canonical(column, kind)
-    return pa.array([repr(value) for value in column.to_pylist()], type=pa.string())
+    return pa.array([repr(value) for value in column.cast(_in_numbers(column.type)).to_pylist()], type=pa.string())
+
+
+def _in_numbers(kind: pa.DataType) -> pa.DataType:
+    """``kind`` with numbers for days and times: Python has not all of them."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_numbers(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_in_numbers(kind.key_type)), kind.item_field.with_type(_in_numbers(kind.item_type))
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_numbers(kind.value_type)))
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 def _same_as_next(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:

@@ -39,6 +39,8 @@ Columns = Mapping[str, pa.Array]
 Comparable: TypeAlias = Any
 
 _EXACT = pa.decimal256(76, 38)
+_WHOLE = pa.decimal128(38, 0)
+_DAY_MICROSECONDS = Decimal(86_400_000_000)
 #: Lists are remembered as Arrow has them, so many literals in all; to convert shorter ones costs nothing.
 _MOST_LITERALS, _SHORT_LIST = 1 << 17, 16
 _COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
@@ -147,11 +149,24 @@ def _comparable(left: Comparable, right: Comparable) -> tuple[Comparable, Compar
     if any(pa.types.is_timestamp(kind) for kind in types):
         zone = next((kind.tz for kind in types if pa.types.is_timestamp(kind)), None)
         common = pa.timestamp("us", tz="UTC" if zone else None)
-        return pc.cast(left, common), pc.cast(right, common)
+        try:
+            return pc.cast(left, common), pc.cast(right, common)
+        except pa.ArrowInvalid:
+            if not any(pa.types.is_date(kind) for kind in types):
+                raise
+            return _microseconds(left), _microseconds(right)
     for test, common in _COMMON:
         if all(test(kind) for kind in types):
             return pc.cast(left, common), pc.cast(right, common)
     return left, right
+
+
+def _microseconds(value: Comparable) -> Comparable:
+    """Days and moments as decimals: there are days for which timestamps have no number."""
+    if not pa.types.is_date(value.type):
+        return pc.cast(pc.cast(pc.cast(value, pa.timestamp("us", tz=value.type.tz)), pa.int64()), _WHOLE)
+    days = pc.cast(pc.cast(value, pa.int32()), pa.decimal128(10, 0))
+    return pc.cast(pc.multiply(days, pa.scalar(_DAY_MICROSECONDS)), _WHOLE)
 
 
 _COMMON: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (

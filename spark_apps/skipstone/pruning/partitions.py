@@ -29,6 +29,7 @@ from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merging.merges import BoundKey
 
+from skipstone.compat.pyiceberg import transformed_values
 from skipstone.kernels.canonical import Int64s, canonical, ordered_floats
 from skipstone.kernels.changes import ChangeSlice, read_key_rows
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
@@ -83,7 +84,7 @@ class JudgedField:
             return canonical(keys, self.kind)
         if self.kind.family is KeyFamily.DECIMAL or self.key.type.family is KeyFamily.DECIMAL:
             keys = _at_scale(keys, arrow_type_of(self.source_type).scale, self.key.type)
-        return canonical(self.transform.pyarrow_transform(self.source_type)(keys), self.kind)
+        return canonical(transformed_values(self.transform, self.source_type, keys), self.kind)
 
 
 def _singles(values: pa.Array) -> pa.Array:

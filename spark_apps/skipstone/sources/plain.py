@@ -30,9 +30,8 @@ from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
 from skipstone.tables.parquetfiles import WholeFile, follows_old_calendar, read_metadata
 
-#: Since 1970, of the first and the last day that Python has, and of the ends of these days.
-_DAYS = (-719_162, 2_932_896)
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+#: Microseconds of the first and the last moment of the years 1 to 9999.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
 #: Rows that are decoded at once where all are needed.
@@ -205,8 +204,24 @@ def _read(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn]
     sources = [column.source for column in columns]
     with stored.open(buffering=0) as opened:
         file = WholeFile(opened, use_threads=True, coerce_int96_timestamp_unit="us")
+        old = _old_timestamps(file)
         for part in read(file, list(dict.fromkeys(sources))):
+            _require_known_years(part.select([name for name in part.column_names if name in old]))
             yield _fitting(part, schema, columns)
+
+
+def _old_timestamps(file: WholeFile) -> frozenset[str]:
+    """The columns that are INT96."""
+    columns = map(file.schema.column, range(len(file.schema)))
+    return frozenset(column.path for column in columns if column.physical_type == "INT96")
+
+
+def _require_known_years(moments: pa.Table) -> None:
+    """Raise pa.ArrowInvalid for a year that INT96 is not read of: Arrow makes other moments of the farthest."""
+    for values in moments.columns:
+        ends = pc.min_max(values.cast(pa.int64()))
+        if ends["min"].is_valid and not _FIRST <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST:
+            raise pa.ArrowInvalid("a year is before 1 or after 9999")
 
 
 def _read_avro(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn]) -> Iterator[pa.Table]:
@@ -231,20 +246,7 @@ def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:
-    """Raise pa.ArrowInvalid for a null that the table does not take, and for a year that Python does not have."""
+    """Raise pa.ArrowInvalid for a null that the table does not take."""
     for values, column in zip(rows.columns, columns, strict=True):
         if column.required and values.null_count:
             raise pa.ArrowInvalid(f"column {column.name} holds null")
-        if _leaves_years(values):
-            raise pa.ArrowInvalid("a year is before 1 or after 9999")
-
-
-def _leaves_years(column: pa.ChunkedArray) -> bool:
-    """Whether some date or timestamp is none that Python has."""
-    kind = column.type
-    if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
-        return False
-    first, last = _DAYS if pa.types.is_date32(kind) else _MICROSECONDS
-    numbers = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(pa.int64())
-    outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
-    return bool(pc.any(outside).as_py())

@@ -159,10 +159,12 @@ def _conversion(column: RawColumn, target: SourceColumn, rules: TextRules) -> Co
 
 def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, rules: TextRules) -> Conversion | None:
     """``kind``: None for text."""
-    found = from_text(raw, wanted, rules) if kind is None else feed(kind, raw, wanted, rules.time_zone)
+    if kind is not None:
+        return feed(kind, raw, wanted, rules.time_zone)
+    found = from_text(raw, wanted, rules)
     if found is None or not isinstance(wanted, DateType | TimestampType | TimestamptzType):
         return found
-    # in UTC, as the session is; other years are no dates for Python, which reads them in bounds and partitions
+    # in UTC, as the session is; what formats of Spark's make of other years is not what the text says
     return replace(found, value=F.when(F.year(found.value).between(MINYEAR, MAXYEAR), found.value))
 
 

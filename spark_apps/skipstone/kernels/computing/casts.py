@@ -32,6 +32,8 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": _ZONED,
 }
+#: Microseconds of the first and the last moment that Python has.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 _MOST_EXPONENT = 400
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
@@ -137,6 +139,7 @@ def _placed(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     """Times as clocks in ``zone`` show them; one that they skip counts from before, one that they show twice is the
     first.
     """
+    _require_clocks(values, zone)
     try:
         return pc.cast(pc.assume_timezone(values, str(zone), ambiguous="earliest"), kind)
     except pa.ArrowInvalid:
@@ -151,10 +154,23 @@ def _midnights(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def local_times(values: pa.Array, zone: tzinfo) -> pa.Array:
-    """Timestamps as clocks in ``zone`` show them; those without offset as they are."""
+    """Timestamps as clocks in ``zone`` show them; those without offset as they are.
+
+    Raises Lossy for years in which the zone's clocks are not known.
+    """
     if values.type.tz is None:
         return values
+    _require_clocks(values, zone)
     return pc.local_timestamp(pc.cast(values, pa.timestamp("us", tz=str(zone))))
+
+
+def _require_clocks(values: pa.Array, zone: tzinfo) -> None:
+    """Raise Lossy for a year that Python does not have, unless in UTC: Arrow does not know the clocks of zones then."""
+    if str(zone) == "UTC":
+        return
+    ends = pc.min_max(values.cast(pa.int64()))
+    if ends["min"].is_valid and not _FIRST <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST:
+        raise Lossy
 
 
 def _to_text(values: pa.Array, zone: tzinfo) -> pa.Array:

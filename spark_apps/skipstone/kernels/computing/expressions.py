@@ -155,8 +155,13 @@ class _Rows:
             values = self.value(term.args[0])
             if pa.types.is_date(values.type):
                 return values
-            local = local_times(values, self.expression.zone)
-            return pc.cast(pc.floor_temporal(local, unit="day"), pa.date32())
+            try:
+                return pc.cast(local_times(values, self.expression.zone), pa.date32())
+            except Lossy as error:
+                raise _Fault(
+                    "takes the day of a moment before the year 1 or after 9999, when the clocks of the zone are not "
+                    "known: use spec.timeZone UTC, or leave such rows out by a when"
+                ) from error
         found = self.value(term.args[0])
         for arg in term.args[1:]:
             found = pc.binary_join_element_wise(found, self._among(arg, _valid(found)), "")

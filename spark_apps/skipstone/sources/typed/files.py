@@ -27,7 +27,7 @@ from skipstone.sources.nested import Named, struct_types, unloaded, with_fields
 from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
-from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
+from skipstone.sources.typed.filetypes import INT96, FileType, file_type, orc_type
 from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -96,8 +96,7 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     columns = map(physical.column, range(len(physical)))
     old = frozenset(column.path for column in columns if column.physical_type == "INT96")
-    instant = file_type(pa.timestamp("us", tz="UTC"))
-    told = _Told(lambda found, path: instant if path in old else file_type(found.type), empty, old)
+    told = _Told(lambda found, path: INT96 if path in old else file_type(found.type), empty, old)
     return _unique(name, [told.column(one, ()) for one in schema])
 
 

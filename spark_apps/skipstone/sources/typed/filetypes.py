@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import MAXYEAR, MINYEAR
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -48,6 +49,11 @@ def _same(raw: Column) -> Column:
 def _valid_text(raw: Column) -> Column:
     """Parquet and ORC files say that text is UTF-8; nobody checked it when they were written."""
     return F.when(F.is_valid_utf8(raw), raw)
+
+
+def _in_known_years(raw: Column) -> Column:
+    """Null for a year before 1 or after 9999."""
+    return F.when(F.year(raw).between(MINYEAR, MAXYEAR), raw)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +174,7 @@ def is_unchanged(kind: FileType, target: IcebergType) -> bool:
 
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
     """Whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
-    if kind is None or kind.value not in (_same, _valid_text):
+    if kind is None or kind.value not in (_same, _valid_text, _in_known_years):
         return False
     return kind.natural == target or (type(kind.natural), type(target)) in _CAST_EXACTLY
 
@@ -236,7 +242,7 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
         return value
     match natural, target:
         case (TimestampType(), TimestamptzType()):
-            return in_zone(value.cast("timestamp"), time_zone)
+            return _instant(value.cast("timestamp"), time_zone)
         case (IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType(), _):
             return _number(natural, value, target)
         case (TimeType(), LongType()):
@@ -245,6 +251,14 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
             return F.date_format(F.timestamp_micros(value), _TIME_OF_DAY)
         case _:
             return _widened_bytes(natural, value, target)
+
+
+def _instant(wall_clock: Column, time_zone: str) -> Column:
+    """As ``in_zone``; null for the first and the last two days of all, of which some would leave what a long holds."""
+    if time_zone == "UTC":
+        return wall_clock
+    micros = F.unix_micros(wall_clock)
+    return F.when(micros.between(-_MOST_SHIFTED, _MOST_SHIFTED), in_zone(wall_clock, time_zone))
 
 
 def _number(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
@@ -312,6 +326,8 @@ def _milliseconds_of_day(raw: Column) -> Column:
     return raw.cast("bigint") * 1000
 
 
+#: INT96 holds days that are beyond all timestamps, which readers make other timestamps of without a word.
+INT96 = FileType(spark="timestamp", natural=TimestamptzType(), value=_in_known_years)
 _LISTS = (
     pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
     pa.types.is_large_list_view,
@@ -350,6 +366,8 @@ _PLAIN: dict[pa.DataType, FileType] = {
 _TIME_OF_DAY = "HH:mm:ss.SSSSSS"
 #: One more than the greatest long.
 _LONGS = float(1 << 63)
+#: Microseconds from 1970 that are a long in every zone.
+_MOST_SHIFTED = (1 << 63) - 2 * 86_400_000_000
 #: Types between which Arrow casts without loss, or refuses.
 _CAST_EXACTLY = frozenset(
     {

@@ -26,6 +26,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
@@ -56,7 +57,7 @@ from skipstone.compat.pyiceberg import (
     staged_updates,
     transaction_table,
 )
-from skipstone.compat.rowdelta import RowDelta
+from skipstone.compat.rowdelta import FastAppend, RowDelta
 from skipstone.tables.answers.reading import first_line
 from skipstone.tables.answers.refusals import is_conflict, refused_commit
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
@@ -261,7 +262,7 @@ def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # ty
         if parts.is_rewrite:
             producer.as_rewrite(parts.data_sequence)
         return producer
-    return transaction.update_snapshot(snapshot_properties=dict(parts.summary)).fast_append()
+    return FastAppend(Operation.APPEND, transaction, table.io, snapshot_properties=dict(parts.summary))
 
 
 def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:
