@@ -114,15 +114,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     yield Played(folder, rows)
 
 
-def source_of(engine: Engine, path: str) -> SourceSpec:
-    """What a user declares for the files of ``engine`` at ``path``."""
+def source_of(engine: Engine, path: str, keys: tuple[str, ...]) -> SourceSpec:
+    """What a user declares for the files of ``engine`` at ``path``. ``keys``: the primary key of their table."""
     return SourceSpec(
         format=SourceFormat.JSON,
         paths=(path,),
         change_format=ChangeFormat.DEBEZIUM_FLAT if engine is FLAT else ChangeFormat.DEBEZIUM,
         allow_truncate=True,
         time_precision=TimePrecision.MICROS if engine is PLAIN else None,
-        replica_identity=("id",),
+        replica_identity=keys,
     )
 
 
@@ -136,7 +136,8 @@ def test_what_no_type_of_iceberg_has_is_refused(played: Played, tmp_path: Path, 
     for number, line in enumerate(lines, 1):
         path = bed.text(f"{number}.json", line)
         with contextlib.suppress(BadData):
-            bed.merge(task_of("", ("id",), source=source_of(engine, path), when_matched=(), when_not_matched=()))
+            source = source_of(engine, path, ("id",))
+            bed.merge(task_of("", ("id",), source=source, when_matched=(), when_not_matched=()))
     rows = {row.pop("id"): row for row in bed.table().scan().to_arrow().to_pylist()}
     told = {number: [value for value in row.values() if value is not None] for number, row in rows.items()}
     assert told == CHANGED_BY[engine.name]
@@ -154,7 +155,9 @@ def test_a_history_arrives_as_it_was(played: Played, tmp_path: Path, engine: Eng
     files = sorted((played.folder / engine.topic(table)).glob("*.json"))
     folder = tmp_path / "feeds" / "history"
     folder.mkdir(parents=True)
-    source = replace(source_of(engine, "feeds/history"), consume=ConsumePolicy.NEW, consumer="MergeSchedule ns/history")
+    source = replace(
+        source_of(engine, "feeds/history", KEYS), consume=ConsumePolicy.NEW, consumer="MergeSchedule ns/history"
+    )
     changes = 0
     for number in range(MERGES):
         for file in files[number * len(files) // MERGES : (number + 1) * len(files) // MERGES]:
