@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.files.projections import POSITION_COLUMN
@@ -110,6 +112,47 @@ def test_more_than_two_gibibytes_of_one_text_column_are_split(tmp_path: Path) ->
     assert keys == [key for key in range(rows) if key % 3 != 1 and key not in deleted]
     assert places == keys
     assert firsts == {"a", "c"}
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["column", "in a struct"])
+def test_long_values_of_one_length_are_decoded_in_pieces(*, nested: bool) -> None:
+    rows, length = 8_192, 16_384
+    codes = pa.array(np.arange(rows, dtype=np.int32) % 3)
+    values = pa.DictionaryArray.from_arrays(
+        codes, pa.array([c * length for c in (b"a", b"b", b"c")], pa.binary(length))
+    )
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"v": pa.StructArray.from_arrays([values], ["f"]) if nested else values}), sink)
+    assert len(sink.getvalue()) < MIB
+    firsts = b""
+    for batch in WholeFile(pa.BufferReader(sink.getvalue())).batches(["v"]):
+        assert batch.nbytes <= 1.1 * BATCH_BYTES
+        column = batch["v"].field(0) if nested else batch["v"]
+        firsts += b"".join(pc.binary_slice(column.cast(pa.binary(length)).cast(pa.binary()), 0, 1).to_pylist())
+    assert firsts == bytes(b"abc"[row % 3] for row in range(rows))
+
+
+@pytest.mark.parametrize("positions", [None, [0, 8_190]], ids=["all rows", "some rows"])
+def test_a_stripe_of_an_orc_file_is_decoded_in_pieces(tmp_path: Path, positions: list[int] | None) -> None:
+    rows, length = 8_192, 16_384
+    held = pa.table({"k": range(rows), "v": ["abc"[row % 3] * length for row in range(rows)]})
+    orc.write_table(held, tmp_path / "f.orc", compression="zstd", dictionary_key_size_threshold=1.0)
+    size = (tmp_path / "f.orc").stat().st_size
+    assert (size < MIB, orc.ORCFile(tmp_path / "f.orc").nstripes) == (True, 1)
+    schema = Schema(NestedField(1, "k", LongType()), NestedField(2, "v", StringType()))
+    mapping = json.dumps([{"field-id": 1, "names": ["k"]}, {"field-id": 2, "names": ["v"]}])
+    file = DataFileDescription(
+        *(0, str(tmp_path / "f.orc"), size, rows, schema.model_dump_json()),
+        file_format="ORC",
+        name_mapping_json=mapping,
+    )
+    wanted = None if positions is None else np.array(positions)
+    found = list[tuple[int, str]]()
+    for batch in read_data_file(file, ["k", "v", POSITION_COLUMN], None, wanted):
+        assert batch.nbytes <= 1.1 * BATCH_BYTES
+        assert batch["k"].equals(batch[POSITION_COLUMN])
+        found += zip(batch["k"].to_pylist(), (text[0] for text in batch["v"].to_pylist()), strict=True)
+    assert found == [(row, "abc"[row % 3]) for row in (range(rows) if positions is None else positions)]
 
 
 @pytest.mark.parametrize("positions", [None, [5, 70_000, 199_999]], ids=["all rows", "some rows"])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from propcache.api import cached_property
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
@@ -28,7 +29,7 @@ BATCH_BYTES = 32 * 1024 * 1024
 #: Rows that are decoded at once, at least, and the part of the bytes that is put together.
 _LEAST_ROWS = 16
 _PARTS = 2
-#: Bytes in memory of values that are all of one length.
+#: Bytes in memory of values that are all of one length; those of FIXED_LEN_BYTE_ARRAY have the one of their column.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 #: The encoding of values that repeat the beginning of those before them.
 _PREFIXED = "DELTA_BYTE_ARRAY"
@@ -180,7 +181,7 @@ class WholeFile:
         found = self.metadata.row_group(group)
         chunks, count = _chunks(found, columns), max(found.num_rows, 1)
         at_once = min(rows, count)
-        usual = sum(_width(chunk) for chunk in chunks) // count
+        usual = sum(self._size(chunk) for chunk in chunks) // count
         kept = {name for name in columns if _is_of_texts(self.schema_arrow.field(name).type)}
         repeated = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and _repeats(chunk)]
         if (usual + sum(int(chunk.total_uncompressed_size) for chunk in repeated)) * at_once > nbytes:
@@ -193,6 +194,18 @@ class WholeFile:
                 else:
                     usual += each
         return _Decoding(min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1))), frozenset(kept))
+
+    def _size(self, chunk: Any) -> int:
+        """Bytes that the values of a column chunk take in memory, each text that is repeated once."""
+        width = self._widths.get(chunk.path_in_schema)
+        return int(chunk.total_uncompressed_size if width is None else width * chunk.num_values)
+
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        """Bytes in memory of each value of columns whose values are all of one length."""
+        leaves = [self.schema.column(number) for number in range(len(self.schema))]
+        widths = {leaf.path: _WIDTHS.get(leaf.physical_type, leaf.length) for leaf in leaves}
+        return {path: width for path, width in widths.items() if width > 0}
 
     def long_texts(self, columns: Collection[str], group: int, nbytes: int) -> list[str]:
         """Those of some columns of texts, each in a dictionary, that have one of more than ``nbytes``."""
@@ -286,12 +299,6 @@ def _dictionaries(values: pa.Array) -> list[pa.Array]:
         return [*_dictionaries(values.keys), *_dictionaries(values.items)]
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return _dictionaries(values.values) if is_list else []
-
-
-def _width(chunk: Any) -> int:
-    """Bytes that the values of a column chunk take in memory, each value that is repeated once."""
-    width = _WIDTHS.get(chunk.physical_type)
-    return int(chunk.total_uncompressed_size if width is None else width * chunk.num_values)
 
 
 def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
