@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import skipstone
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from skipstone.query.plans.refusals import Refusal
 
 from tests.spark.index_bed import index_on
-from tests.spark.plans_bed import TABLE, Bed, open_bed
+from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 
 #: The files of the table, with the key and the value of each row; each has keys at both ends besides.
 FILES = (
@@ -152,6 +153,7 @@ SHAPES = (
     "select k, _pos, _spec_id, _deleted from t where d > 5",
     "from t |> where d > 5 |> select k",
     "select k from v where d > 5",
+    "select k from t where g <> ', runtimeFilters=' and d > 5",
 )
 
 
@@ -188,6 +190,28 @@ def test_what_is_asked_of_an_enabled_session_is_asked_of_all_rows(plain: Bed) ->
         skipstone.disable(plain.spark)
 
 
+#: What Spark runs queries of its own for, at once, as the values that become columns.
+FINDING_COLUMNS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "pivot": lambda df: df.groupBy("k").pivot("k").count(),
+    "pivot of floats": lambda df: df.groupBy("k").pivot("d").max("f"),
+    "pivot of dates": lambda df: df.withColumn("t", F.date_add(F.lit("2020-01-01"), df.k)).groupBy().pivot("t").count(),
+    "pivot of given values": lambda df: df.groupBy("k").pivot("k", [2]).count(),
+    "crosstab": lambda df: df.crosstab("k", "d"),
+    "transpose": lambda df: df.select("k", "f").transpose("k"),
+}
+
+
+def test_columns_that_spark_makes_of_values_are_those_of_all_rows(plain: Bed) -> None:
+    frames = [plain.spark.table(name) for name in (TABLE, local_copy(plain))]
+    skipstone.enable(plain.spark)
+    try:
+        for name, find in FINDING_COLUMNS.items():
+            found, expected = (find(frame.where("k between 1 and 9 and d > 5")) for frame in frames)
+            assert (found.columns, answer(found)) == (expected.columns, answer(expected)), name
+    finally:
+        skipstone.disable(plain.spark)
+
+
 def test_a_query_without_a_condition_on_floats_is_left_alone(plain: Bed) -> None:
     for text in (
         f"select sum(d), avg(f) from {TABLE} where k > 3",
@@ -210,12 +234,13 @@ def test_what_a_staged_list_of_files_does_not_tell_is_held_back(plain: Bed) -> N
 
 def make_table(bed: Bed) -> None:
     """The rows of FILES, a file each; also in a struct."""
-    bed.spark.sql(f"create table {TABLE} (k int, d double, f float, s struct<y: double>) using iceberg")
+    bed.spark.sql(f"create table {TABLE} (k int, d double, f float, s struct<y: double>, g string) using iceberg")
     for file in FILES:
         rows = ", ".join(f"({k}, '{x}')" if x else f"({k}, null)" for k, x in file.items())
         bed.spark.sql(
             f"insert into {TABLE} select /*+ coalesce(1) */ k, cast(x as double), cast(x as float), "
-            f"named_struct('y', cast(x as double)) from values {rows}, (-1000, null), (1000, null) v(k, x)"
+            f"named_struct('y', cast(x as double)), concat('g', k) "
+            f"from values {rows}, (-1000, null), (1000, null) v(k, x)"
         )
 
 

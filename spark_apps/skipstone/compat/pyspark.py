@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -15,7 +15,7 @@ from pyspark.sql.classic.column import Column
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from skipstone.compat.catalyst import Dataset, JavaSession
-from skipstone.compat.java import JavaObject, Jvm
+from skipstone.compat.java import JavaObject, Jvm, described
 
 __all__ = [
     "ClassicDataFrame",
@@ -26,6 +26,7 @@ __all__ = [
     "java_frame",
     "java_session",
     "jvm",
+    "pivot_values",
     "plain_frame",
     "running_frame",
     "shows_html",
@@ -33,6 +34,13 @@ __all__ = [
     "with_null_marks",
     "with_partners",
 ]
+
+
+@described("org.apache.spark.sql.Row")
+class _JavaRow(JavaObject, Protocol):
+    """A row in the JVM."""
+
+    def get(self, place: int) -> object: ...
 
 
 def is_classic(spark: object) -> bool:
@@ -78,6 +86,13 @@ def with_partners(
     equal = own.eqNullSafe(theirs) if takes_null else own == theirs
     partners = functions.broadcast(ClassicDataFrame(right, spark))
     return java_frame(ClassicDataFrame(left, spark).join(partners, equal, "left_semi"))
+
+
+def pivot_values(df: DataFrame, column: str) -> list[object] | None:
+    """The values of a column as ``pivot`` takes them: ascending, null too. None when they are more than it allows."""
+    most = int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
+    rows = java_frame(df.select(column).distinct().limit(most + 1).sort(column)).collectAsList()
+    return [cast(_JavaRow, row).get(0) for row in rows] if len(rows) <= most else None
 
 
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:

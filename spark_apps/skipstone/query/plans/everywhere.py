@@ -18,10 +18,10 @@ from weakref import WeakSet
 
 from propcache.api import cached_property
 from pyspark import RDD
-from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, GroupedData, Row, SparkSession
 
-from skipstone.compat.pyspark import ClassicDataFrame, is_classic, shows_html, shows_text
-from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_to_run
+from skipstone.compat.pyspark import ClassicDataFrame, is_classic, pivot_values, shows_html, shows_text
+from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_at_risk, rewrite_to_run
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -44,11 +44,12 @@ _RUN_MORE = (
     "cov",
     "isEmpty",
     "toJSON",
+    "transpose",
     "writeTo",
 )
 _enabled: WeakSet[SparkSession] = WeakSet()
-#: Of each method that we replaced: ours, and the one that it replaces.
-_replaced: dict[str, tuple[object, object]] = {}
+#: Of each method that we replaced: the class, the name, ours, and the one that it replaces.
+_replaced: list[tuple[type, str, object, object]] = []
 _lock = Lock()
 #: Set while a DataFrame runs that is as it should be: what its action calls is not rewritten again.
 _runs: ContextVar[bool] = ContextVar("skipstone_runs", default=False)
@@ -86,17 +87,23 @@ def _install() -> None:
     ours |= {"_repr_html_": _displaying(own["_repr_html_"], shows_html)}
     ours |= {"count": _counting(own["count"]), "explain": _explaining(own["explain"]), "take": _taking(own["take"])}
     ours |= {"rdd": _sharing(own["rdd"].func), "write": _writing(own["write"].fget)}
+    ours |= {"crosstab": _rewriting(own["crosstab"], _at_risk)}
     for name, method in ours.items():
-        _replaced[name] = method, own[name]
-        setattr(ClassicDataFrame, name, method)
+        _replace(ClassicDataFrame, name, method)
+    _replace(GroupedData, "pivot", _pivoting(GroupedData.pivot))
+
+
+def _replace(owner: type, name: str, method: object) -> None:
+    _replaced.append((owner, name, method, vars(owner)[name]))
+    setattr(owner, name, method)
 
 
 def _uninstall() -> None:
-    """Give the class its methods back. What others have put over ours stays, and ours does nothing below it."""
+    """Give the classes their methods back. What others have put over ours stays, and ours does nothing below it."""
     while _replaced:
-        name, (ours, own) = _replaced.popitem()
-        if vars(ClassicDataFrame)[name] is ours:
-            setattr(ClassicDataFrame, name, own)
+        owner, name, ours, own = _replaced.pop()
+        if vars(owner)[name] is ours:
+            setattr(owner, name, own)
 
 
 def _is_ours(df: DataFrame) -> bool:
@@ -115,6 +122,11 @@ def _as_it_is() -> Iterator[None]:
 def _as_run(df: DataFrame) -> DataFrame:
     with _as_it_is():
         return rewrite_as_run(df)
+
+
+def _at_risk(df: DataFrame) -> DataFrame:
+    with _as_it_is():
+        return rewrite_at_risk(df)
 
 
 def _to_run(df: DataFrame) -> DataFrame:
@@ -207,3 +219,17 @@ def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:
 def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
     """What writes the answer to files and tables."""
     return property(lambda self: own(_to_run(self) if _is_ours(self) else self))
+
+
+def _pivoting(own: Callable[..., GroupedData]) -> object:
+    """Spark finds the values of a pivot by a query of its own, in which Iceberg may lose rows."""
+
+    def pivot(self: GroupedData, pivot_col: str, values: list[object] | None = None) -> GroupedData:
+        df = self._df
+        if values is None and _is_ours(df) and (found := _at_risk(df)) is not df:
+            with _as_it_is():
+                values = pivot_values(found, pivot_col)
+        return own(self, pivot_col, values)
+
+    update_wrapper(pivot, own)
+    return pivot

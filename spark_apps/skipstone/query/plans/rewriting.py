@@ -107,6 +107,11 @@ class Rewriting:
         return found
 
     @property
+    def is_at_risk(self) -> bool:
+        """Whether Iceberg may lose rows of the query as it is."""
+        return bool(self._replacing.risks)
+
+    @property
     def has_sides(self) -> bool:
         """Whether a side of a join, or a subquery, ran first, or relations are joined by buckets."""
         return self._query is not self._original

@@ -123,6 +123,12 @@ def rewrite_to_run(df: DataFrame) -> DataFrame:
     return _rewrite(df, _as_of_now)[0]
 
 
+def rewrite_at_risk(df: DataFrame) -> DataFrame:
+    """As ``rewrite_to_run`` where Iceberg may lose rows of ``df``, else ``df`` itself."""
+    rewriting = _try(df, _as_of_now, in_full=False).rewriting if df not in _rewritten else None
+    return rewrite_to_run(df) if rewriting and rewriting.is_at_risk else df
+
+
 def rewrite_as_run(df: DataFrame) -> DataFrame:
     """As ``rewrite``, but of the snapshots that Spark itself reads when it runs ``df``.
 

@@ -15,7 +15,13 @@ from skipstone.query.plans.guarding.risks import Risk
 from skipstone.query.plans.replacing.trial import scans_of
 
 #: How scans of Iceberg's that prune files describe themselves. Those of staged tasks name no conditions.
-_CONDITIONS = re.compile(r"^Iceberg\w*\(.*? filters=(.*?)(?:, runtimeFilters=.*)?(?:, groupedBy=.*)?\)$", re.DOTALL)
+_CONDITIONS = re.compile(r"^(Iceberg\w*\().*? filters=(.*)\)$", re.DOTALL)
+#: What follows the conditions, by scan. The last one counts: a condition may compare with a text that reads like it.
+_AFTER = {
+    "IcebergCopyOnWriteScan(": ", groupedBy=",
+    "IcebergIncrementalScan(": ", runtimeFilters=",
+    "IcebergScan(": ", runtimeFilters=",
+}
 #: Answers an aggregate from the bounds of files.
 _ANSWERED = "IcebergLocalScan("
 
@@ -41,8 +47,14 @@ def _handed(optimized: LogicalPlan) -> Iterator[_Handed]:
         found = _CONDITIONS.match(said)
         if found:
             first = leaf.relation().output().apply(0)
-            columns = str(scan.readSchema().json()) if said.startswith(_ANSWERED) else ""
-            yield _Handed(int(first.exprId().id()), found[1], columns)
+            columns = str(scan.readSchema().json()) if found[1] == _ANSWERED else ""
+            yield _Handed(int(first.exprId().id()), _conditions(*found.groups()), columns)
+
+
+def _conditions(scan: str, said: str) -> str:
+    """The conditions of what a scan says from there on."""
+    after = _AFTER.get(scan, "")
+    return said[: said.rindex(after)] if after and after in said else said
 
 
 def _loses(handed: _Handed, risk: Risk) -> bool:
