@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -16,6 +16,9 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from skipstone.compat.catalyst import Dataset, JavaSession
 from skipstone.compat.java import JavaObject, Jvm, described
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import LiteralType
 
 __all__ = [
     "ClassicDataFrame",
@@ -40,7 +43,7 @@ __all__ = [
 class _JavaRow(JavaObject, Protocol):
     """A row in the JVM."""
 
-    def get(self, place: int) -> object: ...
+    def get(self, place: int) -> LiteralType: ...
 
 
 def is_classic(spark: object) -> bool:
@@ -88,7 +91,7 @@ def with_partners(
     return java_frame(ClassicDataFrame(left, spark).join(partners, equal, "left_semi"))
 
 
-def pivot_values(df: DataFrame, column: str) -> list[object] | None:
+def pivot_values(df: DataFrame, column: str) -> list[LiteralType] | None:
     """The values of a column as ``pivot`` takes them: ascending, null too. None when they are more than it allows."""
     most = int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
     rows = java_frame(df.select(column).distinct().limit(most + 1).sort(column)).collectAsList()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import update_wrapper
 from threading import Lock
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from propcache.api import cached_property
@@ -22,6 +22,9 @@ from pyspark.sql import DataFrame, DataFrameWriter, GroupedData, Row, SparkSessi
 
 from skipstone.compat.pyspark import ClassicDataFrame, is_classic, pivot_values, shows_html, shows_text
 from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_at_risk, rewrite_to_run
+
+if TYPE_CHECKING:
+    from pyspark.sql._typing import LiteralType
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -221,10 +224,10 @@ def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
     return property(lambda self: own(_to_run(self) if _is_ours(self) else self))
 
 
-def _pivoting(own: Callable[..., GroupedData]) -> object:
+def _pivoting(own: Callable[[GroupedData, str, list[LiteralType] | None], GroupedData]) -> object:
     """Spark finds the values of a pivot by a query of its own, in which Iceberg may lose rows."""
 
-    def pivot(self: GroupedData, pivot_col: str, values: list[object] | None = None) -> GroupedData:
+    def pivot(self: GroupedData, pivot_col: str, values: list[LiteralType] | None = None) -> GroupedData:
         df = self._df
         if values is None and _is_ours(df) and (found := _at_risk(df)) is not df:
             with _as_it_is():
