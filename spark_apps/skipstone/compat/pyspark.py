@@ -20,6 +20,8 @@ from skipstone.compat.java import JavaObject, Jvm, described
 if TYPE_CHECKING:
     from pyspark.sql._typing import LiteralType
 
+    PivotValues = list[LiteralType]
+
 __all__ = [
     "ClassicDataFrame",
     "FrontFrame",
@@ -91,7 +93,7 @@ def with_partners(
     return java_frame(ClassicDataFrame(left, spark).join(partners, equal, "left_semi"))
 
 
-def pivot_values(df: DataFrame, column: str) -> list[LiteralType] | None:
+def pivot_values(df: DataFrame, column: str) -> PivotValues | None:
     """The values of a column as ``pivot`` takes them: ascending, null too. None when they are more than it allows."""
     most = int(str(df.sparkSession.conf.get("spark.sql.pivotMaxValues")))
     rows = java_frame(df.select(column).distinct().limit(most + 1).sort(column)).collectAsList()

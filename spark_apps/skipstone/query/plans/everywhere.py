@@ -24,7 +24,7 @@ from skipstone.compat.pyspark import ClassicDataFrame, is_classic, pivot_values,
 from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_at_risk, rewrite_to_run
 
 if TYPE_CHECKING:
-    from pyspark.sql._typing import LiteralType
+    from skipstone.compat.pyspark import PivotValues
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -224,10 +224,10 @@ def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
     return property(lambda self: own(_to_run(self) if _is_ours(self) else self))
 
 
-def _pivoting(own: Callable[[GroupedData, str, list[LiteralType] | None], GroupedData]) -> object:
+def _pivoting(own: Callable[[GroupedData, str, PivotValues | None], GroupedData]) -> object:
     """Spark finds the values of a pivot by a query of its own, in which Iceberg may lose rows."""
 
-    def pivot(self: GroupedData, pivot_col: str, values: list[LiteralType] | None = None) -> GroupedData:
+    def pivot(self: GroupedData, pivot_col: str, values: PivotValues | None = None) -> GroupedData:
         df = self._df
         if values is None and _is_ours(df) and (found := _at_risk(df)) is not df:
             with _as_it_is():
