@@ -24,6 +24,7 @@ from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     ChangeFormat,
@@ -127,6 +128,13 @@ def _from_texts(bed: MaintainBed, texts: Texts) -> None:
     pq.write_table(texts.table(), _feed_path(bed, "changes"), store_schema=False, dictionary_pagesize_limit=1 << 30)
 
 
+def _a_third_from_texts(bed: MaintainBed, texts: Texts) -> None:
+    """As ``_from_texts``, for so few rows that they are deleted by position."""
+    _table(bed, Texts(1, texts.rows).table(), **_ON_READ)
+    rows = texts.table(0, texts.rows // 3)
+    pq.write_table(rows, _feed_path(bed, "changes"), store_schema=False, dictionary_pagesize_limit=1 << 30)
+
+
 def _feed_path(bed: MaintainBed, name: str, ending: str = "parquet") -> Path:
     path = bed.root / "feeds" / name / f"20260101-000000000.{ending}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,33 +210,33 @@ def _ended(report: JobReport) -> JobReport:
     return report
 
 
-def _merge(bed: MaintainBed, task: MergeTask) -> int:
+def _merge(bed: MaintainBed, task: MergeTask, share: DriverShare = USUAL_SHARE) -> int:
     request = bed.request(task)
-    report = _ended(run_merge(request, Reporter(request)))
+    report = _ended(run_merge(request, Reporter(request), share=share))
     return report.counts["rowsUpdated"] + report.counts["rowsDeleted"]
 
 
-def _update(bed: MaintainBed) -> int:
-    return _merge(bed, task_of("feeds/changes", keys=("k",), when_not_matched=()))
+def _update(bed: MaintainBed, share: DriverShare = USUAL_SHARE) -> int:
+    return _merge(bed, task_of("feeds/changes", keys=("k",), when_not_matched=()), share)
 
 
 def _delete(bed: MaintainBed) -> int:
     return _merge(bed, task_of("feeds/changes", keys=("k",), when_matched=(DELETE,), when_not_matched=()))
 
 
-def _feed(bed: MaintainBed, tool: ChangeFormat, kind: SourceFormat) -> int:
+def _feed(bed: MaintainBed, tool: ChangeFormat, kind: SourceFormat, share: DriverShare = USUAL_SHARE) -> int:
     source = SourceSpec(format=kind, paths=("feeds/changes",), change_format=tool)
-    return _merge(bed, task_of("", keys=("k",), source=source, when_matched=(), when_not_matched=()))
+    return _merge(bed, task_of("", keys=("k",), source=source, when_matched=(), when_not_matched=()), share)
 
 
-def _load(bed: MaintainBed, kind: SourceFormat) -> int:
+def _load(bed: MaintainBed, kind: SourceFormat, share: DriverShare = USUAL_SHARE) -> int:
     options = {"header": "true"} if kind is SourceFormat.CSV else {}
     asked = Bed(bed.root).request(SourceSpec(format=kind, paths=("feeds/load",), options=options))
-    return _ended(run_load(asked, Reporter(asked))).counts["rowsLoaded"]
+    return _ended(run_load(asked, Reporter(asked), share=share)).counts["rowsLoaded"]
 
 
-def _loads(kind: SourceFormat) -> Callable[[MaintainBed], int]:
-    return lambda bed: _load(bed, kind)
+def _loads(kind: SourceFormat, share: DriverShare = USUAL_SHARE) -> Callable[[MaintainBed], int]:
+    return lambda bed: _load(bed, kind, share)
 
 
 def _compact(bed: MaintainBed) -> int:
@@ -287,18 +295,25 @@ def _pyiceberg_read(bed: MaintainBed) -> None:
 
 KINDS: Mapping[str, Kind] = {
     "load, Parquet": Kind(_parquet, _loads(SourceFormat.PARQUET), _pyiceberg_append),
+    "load, Parquet, in Spark": Kind(_parquet, _loads(SourceFormat.PARQUET, NO_SHARE)),
     "load, Avro": Kind(_avro, _loads(SourceFormat.AVRO)),
-    "load, ORC": Kind(_orc, _loads(SourceFormat.ORC)),
-    "load, Csv": Kind(_csv, _loads(SourceFormat.CSV)),
-    "load, Json": Kind(_json, _loads(SourceFormat.JSON)),
+    "load, Avro, in Spark": Kind(_avro, _loads(SourceFormat.AVRO, NO_SHARE)),
+    "load, ORC, in Spark": Kind(_orc, _loads(SourceFormat.ORC, NO_SHARE)),
+    "load, Csv, in Spark": Kind(_csv, _loads(SourceFormat.CSV, NO_SHARE)),
+    "load, Json, in Spark": Kind(_json, _loads(SourceFormat.JSON, NO_SHARE)),
     "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
     "merge, copy-on-write, updates": Kind(_with_changes, _update, _pyiceberg_upsert),
     "merge, merge-on-read": Kind(lambda bed, texts: _with_changes(bed, texts, **_ON_READ), _update, _pyiceberg_upsert),
     "merge, all rows get a long text": Kind(_from_texts, _update),
+    "merge, merge-on-read, a third of the rows gets a long text": Kind(_a_third_from_texts, _update),
+    "merge, all rows get a long text, in Spark": Kind(_from_texts, lambda bed: _update(bed, NO_SHARE)),
     "compaction": Kind(_two_files, _compact, _pyiceberg_overwrite),
     "reindex": Kind(_one_file, lambda bed: _reindex(bed, index_on("k"))),
     "reindex, including the column": Kind(_one_file, lambda bed: _reindex(bed, index_on("k", include=("txt",)))),
     "change feed, Dms in Parquet": Kind(_dms, lambda bed: _feed(bed, ChangeFormat.DMS, SourceFormat.PARQUET)),
+    "change feed, Dms in Parquet, in Spark": Kind(
+        _dms, lambda bed: _feed(bed, ChangeFormat.DMS, SourceFormat.PARQUET, NO_SHARE)
+    ),
     "change feed, Debezium": Kind(_debezium, lambda bed: _feed(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON)),
     "read": Kind(_one_file, _read, _pyiceberg_read),
 }

@@ -130,7 +130,11 @@ class Bed:
 
 def run(request: JobRequest, ports: CommitPorts | None = None, limits: PlainLimits | None = None) -> JobReport:
     """Run ``request`` with a reporter of its own; ``limits``: of the source that the driver reads."""
-    share = DriverShare(rows=limits.rows, source_bytes=limits.unpacked_bytes) if limits else USUAL_SHARE
+    share = (
+        DriverShare(rows=limits.rows, source_bytes=limits.unpacked_bytes, decoded_bytes=limits.most_decoded)
+        if limits
+        else USUAL_SHARE
+    )
     return run_load(request, Reporter(request, ListSink()), ports, share)
 
 

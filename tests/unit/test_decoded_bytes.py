@@ -240,6 +240,10 @@ def test_a_slice_of_repeated_long_texts_takes_little_memory_and_gives_its_rows(t
 
 
 RUNS = [
+    "load, Parquet",
+    "merge, all rows get a long text",
+    "change feed, Dms in Parquet",
+    "merge, merge-on-read, a third of the rows gets a long text",
     "merge, copy-on-write, deletes",
     "merge, copy-on-write, updates",
     "merge, merge-on-read",

@@ -111,17 +111,23 @@ class PackedRows:
         self._texts = [field.name for field in schema if field.name in names and _is_of_texts(field.type)]
         self._packed: set[str] = set()
         self._batches: list[pa.RecordBatch] = []
+        #: Bytes in memory of the rows.
+        self.nbytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
         long = _LONG_BYTES * batch.num_rows
-        self._packed |= {name for name in self._texts if batch.num_rows and batch[name].nbytes > long}
+        found = {name for name in self._texts if batch.num_rows and batch[name].nbytes > long} - self._packed
+        if found:
+            self._packed |= found
+            self._batches = [_packed(one, found) for one in self._batches]
+            self.nbytes = sum(one.nbytes for one in self._batches)
         self._batches.append(_packed(batch, self._packed))
+        self.nbytes += self._batches[-1].nbytes
 
     def table(self) -> pa.Table:
         """All rows; no others follow."""
-        batches = [_packed(batch, self._packed) for batch in self._batches]
-        self._batches = []
+        batches, self._batches = self._batches, []
         fields = [
             field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in self._packed else field
             for field in self._schema

@@ -25,6 +25,7 @@ from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
 from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, default_scalar, field_id, nulls
+from skipstone.tables.parquetfiles import BATCH_BYTES
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
@@ -39,7 +40,7 @@ TOO_LATE = -2
 class ComposedRows:
     """What several changes make of rows: row ``numbers[i]`` of ``rows`` are the new values of row i when it is >= 0."""
 
-    rows: pa.RecordBatch
+    rows: pa.Table
     numbers: Int64s
 
     def part(self, which: slice | npt.NDArray[np.bool_]) -> ComposedRows:
@@ -77,8 +78,19 @@ def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) 
 def choose_rows(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:
     """What becomes of target rows: ``match`` is the row of ``source`` that each matches, negative for none.
 
-    ``target``: the columns of these rows that ``chosen_by`` names, keyed ``target.x``.
+    ``target``: the columns of these rows that ``chosen_by`` names, keyed ``target.x``. Of long texts of the source few
+    are held at once.
     """
+    steering = [name for name in _steering(plan) if name in source.column_names]
+    most = rows_at_once(source.select(steering))
+    found = [np.zeros(0, dtype=np.int16)]
+    for start in range(0, len(match), most):
+        columns = {name: column.slice(start, most) for name, column in target.items()}
+        found.append(_choose_some(plan, match[start : start + most], source, columns))
+    return np.concatenate(found)
+
+
+def _choose_some(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:
     choice = np.full(len(match), NO_CLAUSE, dtype=np.int16)
     hits, misses = np.flatnonzero(match >= 0), np.flatnonzero(match < 0)
     if len(hits):
@@ -141,6 +153,11 @@ def longest_row(source: pa.Table) -> int:
     return sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in map(_values, texts))
 
 
+def rows_at_once(source: pa.Table) -> int:
+    """How many rows may take values of ``source`` at once."""
+    return max(1, BATCH_BYTES // max(longest_row(source), 1))
+
+
 def _is_of_texts(kind: pa.DataType) -> bool:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
@@ -190,7 +207,7 @@ def changed_columns(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> dict
 def _take_composed(changed: dict[str, pa.Array], batch: MatchedBatch, composed: ComposedRows, rows: Int64s) -> None:
     numbers = pa.array(composed.numbers[rows])
     for at, name in enumerate(batch.target.schema.names):
-        before, values = batch.target.column(at), composed.rows.column(name).take(numbers)
+        before, values = batch.target.column(at), _chunk(composed.rows.column(name).take(numbers))
         if not _is_same(before.take(pa.array(rows)), values):
             changed[name] = replaced_values(changed.get(name, before), rows, values)
 

@@ -18,7 +18,7 @@ from skipstone.files.projections import deleted_positions
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
-from skipstone.kernels.clauses import MatchedBatch, apply_clauses
+from skipstone.kernels.clauses import MatchedBatch, apply_clauses, rows_at_once
 from skipstone.kernels.rewriting import GroupMerge
 from skipstone.tables.arrow import nulls
 
@@ -83,12 +83,15 @@ class FileMarker:
 
     def _rows(self, group: int, positions: Int64s) -> Iterator[pa.RecordBatch]:
         """Rows in all columns; those that every update gives a value are null."""
+        most = min(_STEP, rows_at_once(self._source))
         if not self._kept:
-            for start in range(0, len(positions), _STEP):
-                yield self._filled(None, min(_STEP, len(positions) - start))
+            for start in range(0, len(positions), most):
+                yield self._filled(None, min(most, len(positions) - start))
             return
         for batch in self._opened.read(self._kept, group, positions):
-            yield self._filled(batch, batch.num_rows)
+            for start in range(0, batch.num_rows, most):
+                part = batch.slice(start, most)
+                yield self._filled(part, part.num_rows)
 
     def _filled(self, batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch:
         stored = self._writer.arrow_schema

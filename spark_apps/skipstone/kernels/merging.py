@@ -23,7 +23,7 @@ from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, packed_rows, source_keys
 from skipstone.kernels.clauses import (
     NO_CLAUSE,
     TOO_LATE,
@@ -33,20 +33,19 @@ from skipstone.kernels.clauses import (
     choose_rows,
     chosen_by,
     inserted_rows,
-    longest_row,
     nullable,
+    rows_at_once,
     source_columns,
     target_columns,
 )
 from skipstone.kernels.evaluation import evaluate_predicate
-from skipstone.kernels.histories.composing import compose, composed_choice, one_batch
+from skipstone.kernels.histories.composing import compose, composed_choice
 from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 from skipstone.tables.arrow import nulls
-from skipstone.tables.parquetfiles import BATCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -179,11 +178,17 @@ class _Merger:
         plan = self.work.plan
         keys, of_rows = np.unique(group.match[rows], return_inverse=True)
         histories = self.histories.read(_in_slices(parts, keys)).of(of_rows)
-        composed = compose(plan, histories, _read_rows(opened, number, plan.target_columns, rows), exist=True)
         choice, numbers = group.choice.copy(), np.full(len(group.match), UNMATCHED, dtype=np.int64)
-        choice[rows] = composed_choice(plan, composed)
         numbers[rows] = np.arange(len(rows))
-        return GroupMerge(group.match, choice, ComposedRows(composed.rows, numbers))
+        made: list[pa.RecordBatch] = []
+        start = 0
+        for batch in _read_rows(opened, number, plan.target_columns, rows, rows_at_once(histories.changes)):
+            part = slice(start, start + batch.num_rows)
+            composed = compose(plan, histories.of(np.arange(part.start, part.stop)), batch, exist=True)
+            choice[rows[part]] = composed_choice(plan, composed)
+            made.append(composed.rows)
+            start = part.stop
+        return GroupMerge(group.match, choice, ComposedRows(packed_rows(pa.Table.from_batches(made), ()), numbers))
 
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""
@@ -282,9 +287,9 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
                 writer.write(batch)
                 inserted += batch.num_rows
             if several.any():
-                batch = _composed_inserts(histories, number, here[several], writer.arrow_schema)
-                writer.write(batch)
-                inserted += batch.num_rows
+                for batch in _composed_inserts(histories, number, here[several], writer.arrow_schema):
+                    writer.write(batch)
+                    inserted += batch.num_rows
     return inserted
 
 
@@ -297,11 +302,17 @@ def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows:
     return several[rows]
 
 
-def _composed_inserts(histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema) -> pa.RecordBatch:
+def _composed_inserts(
+    histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """What changes of rows that the table does not have leave."""
-    void = pa.RecordBatch.from_arrays([nulls(len(rows), one.type) for one in schema], schema=nullable(schema))
-    composed = compose(histories.plan, histories.read([KeyedRows(number, rows)]), void, exist=False)
-    return composed.rows.filter(pa.array(composed.alive))
+    found = histories.read([KeyedRows(number, rows)])
+    most = rows_at_once(found.changes)
+    for start in range(0, len(rows), most):
+        part = np.arange(start, min(start + most, len(rows)))
+        void = pa.RecordBatch.from_arrays([nulls(len(part), one.type) for one in schema], schema=nullable(schema))
+        composed = compose(histories.plan, found.of(part), void, exist=False)
+        yield composed.rows.filter(pa.array(composed.alive))
 
 
 #: The source of a file in which no row has a source row.
@@ -342,14 +353,17 @@ def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[KeyedRows]:
     return found
 
 
-def _read_rows(opened: OpenDataFile, group: int, names: Sequence[str], rows: Int64s) -> pa.RecordBatch:
-    """Some of the live rows of a row group, by their numbers among them (ascending)."""
-    found, start = [], 0
+def _read_rows(
+    opened: OpenDataFile, group: int, names: Sequence[str], rows: Int64s, most: int
+) -> Iterator[pa.RecordBatch]:
+    """Some of the live rows of a row group, by their numbers among them (ascending), at most so many at once."""
+    start = 0
     for batch in opened.read(names, group):
         stop = start + batch.num_rows
-        found.append(batch.take(pa.array(rows[(rows >= start) & (rows < stop)] - start)))
+        mine = rows[(rows >= start) & (rows < stop)] - start
+        for first in range(0, len(mine), most):
+            yield batch.take(pa.array(mine[first : first + most]))
         start = stop
-    return one_batch(pa.Table.from_batches(found), found[0].schema)
 
 
 def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
@@ -456,7 +470,7 @@ def _picked_rows(
 
 def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     choice = choose_clauses(clauses, source_columns(source), source.num_rows)
-    most = max(1, BATCH_BYTES // max(longest_row(source), 1))
+    most = rows_at_once(source)
     for number, clause in enumerate(clauses):
         rows = np.flatnonzero(choice == number)
         for start in range(0, len(rows), most):

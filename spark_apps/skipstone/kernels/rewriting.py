@@ -26,10 +26,9 @@ from skipstone.kernels.clauses import (
     MatchedBatch,
     apply_clauses,
     changed_columns,
-    longest_row,
+    rows_at_once,
     with_changes,
 )
-from skipstone.tables.parquetfiles import BATCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class FileRewriter:
 
     def _batches(self, group: int, merge: GroupMerge, names: tuple[str, ...] | list[str]) -> Iterator[MatchedBatch]:
         start = 0
-        most = max(1, BATCH_BYTES // max(self._source_bytes, 1))
+        most = self._rows_at_once
         for batch in self._opened.read(names, group):
             for first in range(0, batch.num_rows, most):
                 rows = batch.slice(first, most)
@@ -149,9 +148,8 @@ class FileRewriter:
                 start = stop
 
     @cached_property
-    def _source_bytes(self) -> int:
-        """Bytes that a row takes at most of the source."""
-        return longest_row(self._source)
+    def _rows_at_once(self) -> int:
+        return rows_at_once(self._source)
 
 
 @dataclass(frozen=True)

@@ -286,7 +286,7 @@ def _write_here(plan: _Plan) -> _Made | None:
     """Write the rows in this process; None when the source is not small and plain, or not good throughout."""
     job, listing, table = plan.job, plan.listing, plan.table
     with job.reporter.stage("write"), readable(listing):
-        limits = PlainLimits(job.share.rows, job.share.source_bytes)
+        limits = PlainLimits(job.share.rows, job.share.source_bytes, job.share.decoded_bytes)
         source = find_plain_rows(listing, job.task.source, table.schema(), limits)
         if source is None or not _is_zone(job.task.time_zone):
             return None

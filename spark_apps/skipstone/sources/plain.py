@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.merging.merges import BoundKey
 
+from skipstone.kernels.changes import PackedRows
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
@@ -46,10 +48,19 @@ _Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
 
 @dataclass(frozen=True)
 class PlainLimits:
-    """Rows, and bytes of the unpacked columns, that this process reads at once."""
+    """Rows, and bytes of the unpacked columns, that this process reads and holds.
+
+    ``decoded_bytes``: of values, each as often as it is repeated, that it reads in pieces; None: ``unpacked_bytes``.
+    """
 
     rows: int
     unpacked_bytes: int
+    decoded_bytes: int | None = None
+
+    @property
+    def most_decoded(self) -> int:
+        """``decoded_bytes``, whatever it is."""
+        return self.unpacked_bytes if self.decoded_bytes is None else self.decoded_bytes
 
 
 class NotPlainError(Exception):
@@ -76,12 +87,20 @@ class PlainSource:
             return values_read(self.files, names)
         return values_known(listing, self.format, names)
 
-    def rows(self, schema: pa.Schema) -> pa.Table | None:
-        """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
+    def rows(self, schema: pa.Schema, keys: Sequence[BoundKey] = ()) -> pa.Table | None:
+        """The columns of ``schema``, in its types, long texts in dictionaries unless they are ``keys``; None when a
+        file cannot be read, a value does not fit, or all are too much to hold.
+        """
+        held = PackedRows(schema, keys)
         try:
-            return pa.concat_tables([schema.empty_table(), *self._parts(schema, partial(_batches, rows=WHOLE_ROWS))])
+            for part in self._parts(schema, partial(_batches, rows=WHOLE_ROWS)):
+                for batch in part.to_batches():
+                    held.add(batch)
+                if held.nbytes > self.limits.unpacked_bytes:
+                    return None
         except NotPlainError:
             return None
+        return held.table()
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """The same, some rows at a time. Raises NotPlainError, maybe after the first of them."""
@@ -95,7 +114,7 @@ class PlainSource:
             try:
                 for part in self._read(file, schema, wanted, read):
                     rows, size = rows + part.num_rows, size + part.nbytes
-                    if size > self.limits.unpacked_bytes or rows > self.limits.rows:
+                    if size > self.limits.most_decoded or rows > self.limits.rows:
                         # footers count a value that repeats once, and Avro files have none
                         raise NotPlainError(f"the files hold more than {size} bytes in {rows} rows")
                     yield part

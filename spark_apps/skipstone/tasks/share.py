@@ -16,13 +16,16 @@ from skipstone_core.contract.spark import SmallWork, SparkRef
 class DriverShare:
     """Work beyond any of these is done in Spark; all zero: all work is.
 
-    ``rows``: source rows; ``source_bytes``: of plain source files, unpacked; ``candidate_bytes``: of the data files
-    that a merge may have to rewrite; ``searched_rows``: source rows of a merge whose keys are looked for in bounds and
-    indexes; ``indexed_rows``: rows that a build or merge of index entries goes through.
+    ``rows``: source rows; ``source_bytes``: of plain source files, unpacked, and of what is held of them at once;
+    ``decoded_bytes``: of their values, each as often as it is repeated, which pass through the driver in pieces;
+    ``candidate_bytes``: of the data files that a merge may have to rewrite; ``searched_rows``: source rows of a merge
+    whose keys are looked for in bounds and indexes; ``indexed_rows``: rows that a build or merge of index entries goes
+    through.
     """
 
     rows: int = 1_000_000
     source_bytes: int = 128 * 1024 * 1024
+    decoded_bytes: int = 2 * 1024 * 1024 * 1024
     candidate_bytes: int = 128 * 1024 * 1024
     searched_rows: int = 4_000_000
     indexed_rows: int = 100_000
@@ -52,7 +55,7 @@ WAITING_WORKERS = 8
 WAITING_BYTES = 384 * 1024 * 1024
 
 USUAL_SHARE = DriverShare()
-NO_SHARE = DriverShare(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0, indexed_rows=0)
+NO_SHARE = DriverShare(rows=0, source_bytes=0, decoded_bytes=0, candidate_bytes=0, searched_rows=0, indexed_rows=0)
 
 
 def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverShare:

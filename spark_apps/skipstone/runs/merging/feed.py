@@ -128,12 +128,12 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
 def _changes_here(site: SourceSite, feed: _Feed) -> pa.Table | None:
     """All changes; None when they are many."""
     held = PackedRows(feed.schema, feed.resolution.keys, feed.resolution.columns)
-    rows = size = 0
+    share, rows, decoded = site.share, 0, 0
     for file in feed.files:
         for batch in feed_batches(file, feed.target):
             held.add(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if rows > site.share.rows or size > site.share.source_bytes:
+            rows, decoded = rows + batch.num_rows, decoded + batch.nbytes
+            if rows > share.rows or decoded > share.decoded_bytes or held.nbytes > share.source_bytes:
                 return None
     return held.table()
 

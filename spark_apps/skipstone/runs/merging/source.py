@@ -152,14 +152,14 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
-    limits = PlainLimits(site.share.rows, site.share.source_bytes)
+    limits = PlainLimits(site.share.rows, site.share.source_bytes, site.share.decoded_bytes)
     read = find_plain(site.listing, site.task.source, files.schema, limits, _named(site.task))
     if read is None:
         return None
     planned = _plan(site.task, (*read.columns, *read.absent), table, files)
     names = _names(site.task, planned.plan, read.groups)
     columns, rule = _slice_columns((*read.columns, *read.absent), planned.plan)
-    rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]))
+    rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]), planned.plan.keys)
     if rows is None:
         return None
     if planned.plan.partial is not None:
