@@ -21,7 +21,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.files.projections import POSITION_COLUMN
 from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
-from skipstone.kernels.changes import ChangeReader, SlicePart, SortRule, last_changes, packed_rows, write_slice
+from skipstone.kernels.changes import (
+    ChangeReader,
+    PackedRows,
+    SlicePart,
+    SortRule,
+    last_changes,
+    packed_rows,
+    write_slice,
+)
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile
@@ -219,6 +227,19 @@ def test_changes_with_long_texts_in_dictionaries_are_sorted_as_others(given_rows
     found, expected = last_changes(packed, RULE), last_changes(rows, RULE)
     assert _plain(found.rows) == expected.rows
     assert (found.keyed, found.others) == (expected.keyed, expected.others)
+
+
+def test_rows_that_come_with_dictionaries_of_their_own_share_one() -> None:
+    """Each batch has all texts, of 2 MiB: 200 MiB of dictionaries."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    held, values = PackedRows(schema, KEYS), [chr(97 + at) * 65_536 for at in range(26)] + [None]
+    for number in range(100):
+        batch = {"k": range(27 * number, 27 * number + 27), "v": values}
+        held.add(pa.RecordBatch.from_pydict(batch, schema=schema))
+        assert held.nbytes < 96 * MIB
+    rows = held.table()
+    assert rows["k"].to_pylist() == list(range(2_700))
+    assert rows["v"].combine_chunks().indices.to_pylist() == [*range(26), None] * 100
 
 
 def test_a_slice_of_repeated_long_texts_takes_little_memory_and_gives_its_rows(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ _CACHE_BYTES = 128 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
 #: Texts of a column that are longer on the average are kept in a dictionary: a file may repeat each of them many times.
 _LONG_BYTES = 256
+#: Bytes of rows from which on all share one dictionary.
+_SHARED_BYTES = 64 * 1024 * 1024
 #: Bytes of such a dictionary: what is not in it would be decoded at once.
 _DICTIONARY_BYTES = 1 << 30
 
@@ -113,6 +115,7 @@ class PackedRows:
         self._batches: list[pa.RecordBatch] = []
         #: Bytes in memory of the rows.
         self.nbytes = 0
+        self._bearable = _SHARED_BYTES
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -124,6 +127,15 @@ class PackedRows:
             self.nbytes = sum(one.nbytes for one in self._batches)
         self._batches.append(_packed(batch, self._packed))
         self.nbytes += self._batches[-1].nbytes
+        if self._packed and self.nbytes > self._bearable:
+            self._share()
+
+    def _share(self) -> None:
+        """Let all rows share their dictionaries: each batch came with its own."""
+        whole = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
+        self._batches = whole.to_batches()
+        self.nbytes = sum(one.nbytes for one in self._batches)
+        self._bearable = max(_SHARED_BYTES, 2 * self.nbytes)
 
     def table(self) -> pa.Table:
         """All rows; no others follow."""
