@@ -122,18 +122,18 @@ def test_times_of_day_are_added_as_text(tmp_path: Path) -> None:
 
 
 def test_a_change_feed_adds_times_of_day_as_text(bed: MergeBed) -> None:
-    bed.create(Schema(NestedField(1, "id", LongType(), required=True)))
+    bed.create(Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType())))
     kinds = {
         "at": "io.debezium.time.MicroTime",
         "iso": "io.debezium.time.IsoTime",
         "zoned": "io.debezium.time.ZonedTime",
     }
     texts = {"iso": "12:34:56Z", "zoned": "12:34:56.5Z"}
-    fields = [{"field": "id", "type": "int64"}]
+    fields = [{"field": "id", "type": "int64"}, {"field": "name", "type": "string"}]
     fields += [
         {"field": name, "type": "int64" if name == "at" else "string", "name": kind} for name, kind in kinds.items()
     ]
-    row = {"id": 1, "at": MICROS[0], **texts}
+    row = {"id": 1, "name": "a", "at": MICROS[0], **texts}
     images = [{"field": "after", "type": "struct", "fields": fields}, {"field": "op", "type": "string"}]
     schema = {"type": "struct", "fields": images}
     payload = {"op": "c", "before": None, "after": row, "source": {"connector": "mysql", "db": "d", "table": "t",
@@ -143,7 +143,7 @@ def test_a_change_feed_adds_times_of_day_as_text(bed: MergeBed) -> None:
         format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM, unknown_columns=UnknownColumns.ADD
     )
     bed.merge(task_of("", source=asked, when_matched=(), when_not_matched=()))
-    assert bed.table().scan().to_arrow().to_pylist() == [{"id": 1, "at": TEXTS[0], **texts}]
+    assert bed.table().scan().to_arrow().to_pylist() == [{"id": 1, "name": "a", "at": TEXTS[0], **texts}]
 
 
 def test_a_merge_does_not_close_a_table_by_adding_a_column(bed: MergeBed, spark: SparkSession) -> None:

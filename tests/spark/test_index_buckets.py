@@ -150,7 +150,7 @@ def test_a_key_by_which_spark_does_not_shuffle_so_is_refused(lake: Lake, kind: s
         lake.reindex(index_on("k", buckets=BUCKETS))
     assert error.value.field == "spec.columns"
     assert error.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
-    assert "by which rows are not divided into buckets; name columns of" in str(error.value)
+    assert "by which rows are not divided into buckets; create the index again with columns of" in str(error.value)
 
 
 @pytest.mark.parametrize("buckets", [1, 1025])

@@ -91,7 +91,7 @@ def test_equality_deletes_apply_to_hits_of_older_segments_only(lake: Lake) -> No
     assert keys(lake, "k in (6, 7, 60, 61)") == [6, 7, 61]
 
 
-def test_a_file_that_is_not_parquet_fails_its_segment_and_the_others_are_built(lake: Lake) -> None:
+def test_a_file_without_field_ids_fails_its_segment_and_the_others_are_built(lake: Lake) -> None:
     table = grow(lake, 1)
     path = f"{table.location()}/data/foreign.orc"
     with table.io.new_output(path).create() as sink:
@@ -110,7 +110,7 @@ def test_a_file_that_is_not_parquet_fails_its_segment_and_the_others_are_built(l
     state = lake.state(K)
     assert (report.reason, report.counts["files"]) == (Reason.SEGMENTS_FAILED, 1)
     assert (state.segments_failed, state.missing_segments, state.degraded) == (1, (2,), Reason.SEGMENTS_FAILED)
-    assert "foreign.orc cannot be indexed: it is ORC" in state.message
+    assert "foreign.orc cannot be indexed: it has no field ids" in state.message
     with pytest.raises(BadData, match=r"foreign\.orc has no field ids"):
         read(lake.table(), None, "k = 501")
 

@@ -140,7 +140,7 @@ SHAPES = (
     "select d, count(*) from t group by d having d > 5",
     "select k from t where d in (select d from t where d > 5)",
     "select k from t where k in (select k from t where d = 0)",
-    "select k, (select max(d) from t where d < 1) from t where d = 0",
+    "select k, (select max(d) + 0.0 from t where d < 1) from t where d = 0",
     "select a.k, b.k from t a join t b on a.d = b.d where a.d = 0 and a.k = 3",
     "select a.k, b.k from t a left join t b on a.k = b.k and b.d > 5",
     "select k from t where d > 5 union select k from t where f = 0",

@@ -48,6 +48,9 @@ _RECURSIVE = frozenset({"UnionLoop", "UnionLoopRef"})
 #: Nodes that see how often, or for which rows of another plan, what is below them runs.
 _BOUND = frozenset({"CollectMetrics", "LateralJoin", "Sample", *_RECURSIVE})
 
+#: The expression that numbers rows with gaps.
+_NUMBERS = "MonotonicallyIncreasingID"
+
 
 class Rewriting:
     """The rewriting of one analyzed plan, of which Spark has run the commands.
@@ -278,6 +281,15 @@ def _names(query: Scope) -> frozenset[str]:
     return frozenset(node.name for scope in query.all() for node in scope.tree.walk())
 
 
+def _numbers_rows(query: Scope) -> bool:
+    """Whether rows are numbered by their place, as the frames of pandas on Spark are, whether or not that is needed."""
+    nodes = (node for scope in query.all() for node in scope.tree.walk())
+    return any(
+        node.name == "AttachDistributedSequence" or (node.name == "Project" and _NUMBERS in str(node.fields))
+        for node in nodes
+    )
+
+
 def _name(site: Site) -> str:
     return str(site.java.table().name())
 
@@ -297,7 +309,7 @@ def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     if not any(scope.relations for scope in query.all()):
         return query
     final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
-    final = final if final.deterministic() else with_needed_columns(jvm, final)
+    final = with_needed_columns(jvm, final) if _numbers_rows(query) else final
     return query if final.fastEquals(analyzed) else open_scope(jvm, final)
 
 
