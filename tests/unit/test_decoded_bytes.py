@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,34 @@ def test_rows_that_come_with_dictionaries_of_their_own_share_one() -> None:
     rows = held.table()
     assert rows["k"].to_pylist() == list(range(2_700))
     assert rows["v"].combine_chunks().indices.to_pylist() == [*range(26), None] * 100
+
+
+def test_rows_of_batches_that_are_one_buffer_each_do_not_keep_the_texts() -> None:
+    """As Spark sends batches: all columns of one lie in one piece of memory."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("u", pa.uuid()), ("s", pa.string())])
+    texts = {"v": ["a" * 65_536] * 64, "u": [bytes(16)] * 64, "s": ["short"] * 64}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for number in range(32):
+            keys = range(64 * number, 64 * number + 64)
+            stream.write_batch(pa.RecordBatch.from_pydict({"k": keys, **texts}, schema=schema))
+    sent = io.BytesIO(sink.getvalue())
+    held = PackedRows(schema, KEYS)
+    tracemalloc.start()  # a batch from a stream of Python is an object of Python's
+    try:
+        for batch in pa.ipc.open_stream(sent):
+            held.add(batch)
+        del batch
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 16 * MIB, "of 128 MiB"
+    rows = held.table()
+    assert rows["k"].to_pylist() == list(range(2_048))
+    assert (
+        rows.cast(schema).slice(0, 64).drop_columns("k").to_pydict()
+        == pa.table({name: pa.array(values, schema.field(name).type) for name, values in texts.items()}).to_pydict()
+    )
 
 
 def test_a_slice_of_repeated_long_texts_takes_little_memory_and_gives_its_rows(tmp_path: Path) -> None:

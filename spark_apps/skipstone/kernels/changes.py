@@ -148,12 +148,20 @@ class PackedRows:
 
 
 def _packed(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    for name in names:
-        at = batch.schema.get_field_index(name)
-        if not pa.types.is_dictionary(batch.schema.field(at).type):
-            values = batch.column(at).dictionary_encode()
-            batch = batch.set_column(at, batch.schema.field(at).with_type(values.type), values)
-    return batch
+    """``batch`` with ``names`` as dictionaries; its other columns are copied, as one buffer may hold them all."""
+    if not any(not pa.types.is_dictionary(batch.schema.field(name).type) for name in names):
+        return batch
+    columns, fields = [], []
+    for kept, column in zip(batch.schema, batch.columns, strict=True):
+        is_new = kept.name in names and not pa.types.is_dictionary(kept.type)
+        columns.append(column.dictionary_encode() if is_new else _copied(column))
+        fields.append(kept.with_type(columns[-1].type))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, batch.schema.metadata))
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """``array`` in memory of its own: a batch of Spark is one buffer, which lives as long as any of its columns."""
+    return pa.concat_arrays([array, array.slice(0, 0)])
 
 
 def packed_rows(changes: pa.Table, keys: Sequence[BoundKey]) -> pa.Table:
