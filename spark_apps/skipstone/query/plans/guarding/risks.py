@@ -114,7 +114,7 @@ def _lacks_bounds(tables: QueryTables, key: Key, site: Site, table: Table) -> bo
         try:
             manifests = read_manifests(snapshot, table.io, table.format_version)
             _lists[place] = bool(without_bounds(manifests, table.io))
-        except Exception as error:  # noqa: BLE001 - Spark says what is wrong with a list that cannot be read
-            logger.debug("a manifest list is not looked at: %s", first_line(error))
-            return False
+        except Exception as error:  # noqa: BLE001 - a list that cannot be read now may lack bounds
+            logger.debug("a manifest list cannot be read: %s", first_line(error))
+            return True
     return _lists[place]
