@@ -123,7 +123,7 @@ def test_a_record_that_nests_too_deep_is_a_bad_row(read: Any, options: dict[str,
         assert read(f'{{"v": {begin * 150}1{end * 150}}}'.encode(), **options)[0][1]
 
 
-#: Values that are no text, as they are written.
+#: Values that are not text, as they are written.
 WRITTEN = (
     "1.10", "1e5", "1E+400", "-0", "0.00001", "123456789.10", "0.1000000000000000055511151231257827", "true",
     "12345678901234567890123", "[1.10,  2]", '{"x": 1.0, "y":  [1e2, {}]}', "[]", "[{}]", "{}", "{ }",

@@ -408,7 +408,7 @@ CASES = {
         loading(" , \n1,x\n"),
         {"write the names into the first line": (text("in/a.csv", "id,name\n1,x\n"), [ROW])},
     ),
-    "load: a first line that is no header": Case(
+    "load: a first line that is not a header": Case(
         loading(",\n1,x\n"),
         {"or set header to false": (asked(options={"header": "false"}), [ROW, {"id": None, "name": None}])},
     ),

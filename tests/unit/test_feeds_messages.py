@@ -1,4 +1,4 @@
-"""Messages in the folder of a feed that are no changes of its table: what is skipped, and what is told of the rest.
+"""Messages in the folder of a feed that are not changes of its table: what is skipped, and what is told of the rest.
 
 The messages are those of Debezium 3.6.1. Each way out that a sentence names is taken, and leads out.
 """

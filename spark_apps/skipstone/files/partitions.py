@@ -113,7 +113,7 @@ def _partition_column(table: pa.Table, field: PartitionField, schema: Schema) ->
 
 
 def _require_hours(moments: pa.Array, field: PartitionField) -> None:
-    """Raise BadData for a moment whose hour is no int: as one, it would be the hour of another time."""
+    """Raise BadData for a moment whose hour is not an int: as one, it would be the hour of another time."""
     ends = pc.min_max(moments.cast(pa.int64()))
     if ends["min"].is_valid and not _HOURS[0] <= ends["min"].as_py() <= ends["max"].as_py() <= _HOURS[1]:
         message = (

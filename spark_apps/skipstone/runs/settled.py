@@ -55,7 +55,7 @@ def told_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
 
 
 def _is_committed(request: JobRequest) -> bool:
-    """Whether a fresh look finds the transaction of the job in its table; False when there is no looking."""
+    """Whether a fresh look finds the transaction of the job in its table; False when the table cannot be read."""
     try:
         catalog = open_catalog(request.warehouse)
         return request.table is not None and isinstance(

@@ -52,7 +52,7 @@ def _cast_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _filled(array: pa.Array, values: pa.Array, kind: pa.StructType, at: int) -> pa.Array:
-    """``values`` of the field ``at``; one that is required is no null below a null: Parquet's writer refuses that."""
+    """``values`` of the field ``at``; one that is required is not null below a null: Parquet's writer refuses that."""
     if kind.field(at).nullable or not values.null_count:
         return values
     filler = pa.array([None], kind).field(at)

@@ -114,7 +114,7 @@ class FlatReader:
 
 
 def is_of_no_row(message: Fields, keys: tuple[str, ...]) -> bool:
-    """Return whether ``message`` is a heartbeat or a boundary of a transaction. A row of only a key is no heartbeat."""
+    """Return whether ``message`` is a heartbeat or a boundary of a transaction; a row of only a key is neither."""
     names = set(message)
     if names == _HEARTBEAT:
         return names.isdisjoint(keys)

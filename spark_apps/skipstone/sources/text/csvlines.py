@@ -57,7 +57,7 @@ def _tests(value: Column, options: TextOptions) -> dict[str, Column]:
 
 
 def _lost(delimiter: str) -> str:
-    """Spark leaves out a line of which nothing is left when Java trims it. One of blanks and tabs is no row."""
+    """Spark leaves out a line of which nothing is left when Java trims it. One of blanks and tabs is not a row."""
     kept = "".join(map(_character, {*map(chr, range(0x20)), delimiter if delimiter <= " " else "\0"} - {"\t", " "}))
     kept += _character(delimiter) if delimiter in "\t " else ""
     return rf"^[\x00-\x20]*[{kept}][\x00-\x20]*$"

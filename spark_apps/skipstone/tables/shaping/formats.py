@@ -87,7 +87,7 @@ def _find_lineage_problem(table: Table) -> str | None:
 
 
 def _is_unwritten(kind: IcebergType) -> bool:
-    """Whether values of ``kind`` cannot be moved, or, where there are none, what is left of their column is no type."""
+    """Return whether values of ``kind`` cannot be moved, or nothing is left of a column without values."""
     match kind:
         case ListType() | MapType():
             return any(not below.is_stored for _, below in opaque_fields(kind))

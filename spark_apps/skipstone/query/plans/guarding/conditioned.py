@@ -18,7 +18,7 @@ KEEP_IDS = frozenset(
         *("Project", "Range", RELATION, "Sort", "SubqueryAlias", "Window"),
     }
 )
-#: Nodes that give out columns in lists: what stands there is no condition until another node names it.
+#: Nodes that give out columns in lists: what stands there is not a condition until another node names it.
 _LISTS = frozenset({"Aggregate", "Project", "Sort", "Window"})
 #: Iceberg answers these from its bounds.
 _FROM_BOUNDS = frozenset({"Max", "Min"})
