@@ -76,7 +76,11 @@ def test_columns_that_cannot_be_indexed_are_refused_with_a_sentence(
     [
         (("nope",), Reason.COLUMN_NOT_FOUND, "column 'nope' is not in the table"),
         (("inner.x",), Reason.COLUMN_NOT_FOUND, "inside another column"),
-        (("tags",), Reason.COLUMN_TYPE_UNSUPPORTED, "cannot be included; create the index again with columns of simple types"),
+        (
+            ("tags",),
+            Reason.COLUMN_TYPE_UNSUPPORTED,
+            "cannot be included; create the index again with columns of simple types",
+        ),
         (("c1", "c1"), Reason.INVALID_SPEC, "named twice"),
         (("c1", "k"), Reason.INVALID_SPEC, "'k' is among spec.columns already"),
         (WIDE, Reason.INVALID_SPEC, "33 columns given, name at most 32"),
