@@ -104,6 +104,10 @@ def test_a_renamed_or_widened_column_keeps_its_values(lake: Lake) -> None:
     lake.reindex(index)
     assert lake.state(index).segments_synced == 2
     assert_holds(lake, index, ("n", "x", "t"))
+    # As a float, 0.1 would be the value of the old file: a constant must never be narrowed to the type of a file.
+    for condition, keys in {"x > 0.1": {1, 4}, "x = 0.1": {5}, "x <= 0.1": {3, 5, 6}, "x in (0.1, 9.0)": {5}}.items():
+        assert set(lake.assert_exact(condition)["k"].to_pylist()) - {2} == keys
+        assert set(lake.assert_exact(f"k >= 1 and {condition}")["k"].to_pylist()) - {2} == keys
 
 
 @pytest.mark.parametrize(("digits", "fits"), [(18, True), (19, False)])
