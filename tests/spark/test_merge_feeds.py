@@ -95,6 +95,18 @@ def maxwell(kind: str, data: Row, **more: Any) -> Row:
     return {"database": "d", "table": "orders", "type": kind, "ts": 1, "xid": 1, "data": data, **more}
 
 
+def wal2json(action: str, at: int, new: Row | None = None, old: Row | None = None, **more: Any) -> Row:
+    kinds = {"id": "bigint", "name": "text"}
+    parts = {"columns": new, "identity": old}
+    told = {
+        part: [{"name": name, "type": kinds.get(name, "integer"), "value": row[name]} for name in row]
+        for part, row in parts.items()
+        if row is not None
+    }
+    place = {"lsn": f"0/{at}", "schema": "public", "table": "orders"}
+    return {"action": action, **place, **told, "pk": [{"name": "id", "type": "bigint"}], **more}
+
+
 @HERE_AND_IN_SPARK
 def test_feeds_of_every_tool_change_the_table_as_they_say(
     bed: MergeBed, limits: DriverShare, monkeypatch: pytest.MonkeyPatch
@@ -127,6 +139,13 @@ def test_feeds_of_every_tool_change_the_table_as_they_say(
     apply(bed, ChangeFormat.MAXWELL, SourceFormat.JSON, path)
     expected |= {32: "m", 33: "key"}
     del expected[6], expected[7]
+
+    path = lines(bed, "wal2json.json", {"action": "B"}, wal2json("I", 1, {"id": 35, "name": "w"}),
+                 wal2json("D", 2, old={"id": 14}), wal2json("U", 4, {"id": 36, "name": "key"}, {"id": 15}),
+                 wal2json("U", 3, {"id": 16}, {"id": 16}), wal2json("I", 5, {"no": 1}, table="other"))  # fmt: skip
+    apply(bed, ChangeFormat.WAL2JSON, SourceFormat.JSON, path, tables=("public.orders",))
+    expected |= {35: "w", 36: "key"}
+    del expected[14], expected[15]
 
     bed.text("dms/LOAD1.csv", "id,name\n34,load\n8,load\n")
     bed.text("dms/20240501.csv", "Op,id,name\nU,34,changed\nD,9,\n")
@@ -453,7 +472,7 @@ def test_schemas_of_messages_tell_the_types_of_columns_that_are_added(bed: Merge
     assert (found["small"], found["sum"], found["day"]) == (5, Decimal("15.00"), date(1970, 1, 2))
 
 
-@pytest.mark.parametrize("tool", [ChangeFormat.DMS, ChangeFormat.MAXWELL])
+@pytest.mark.parametrize("tool", [ChangeFormat.DMS, ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON])
 def test_other_tools_tell_and_add_unknown_columns_too(bed: MergeBed, tool: ChangeFormat) -> None:
     orders(bed)
     if tool is ChangeFormat.DMS:
@@ -462,6 +481,9 @@ def test_other_tools_tell_and_add_unknown_columns_too(bed: MergeBed, tool: Chang
         folder.mkdir(parents=True)
         pq.write_table(table, folder / "20240501-000000001.parquet")
         path, kind = "feeds/dms", SourceFormat.PARQUET
+    elif tool is ChangeFormat.WAL2JSON:
+        message = wal2json("I", 1, {"id": 1, "name": "n", "size": 7})
+        path, kind = lines(bed, "w.json", message), SourceFormat.JSON
     else:
         row = {"id": 1, "name": "n", "size": 7}
         message = {"database": "d", "table": "orders", "type": "insert", "ts": 1, "xid": 1, "commit": True, "data": row,

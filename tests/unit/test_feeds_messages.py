@@ -87,7 +87,7 @@ def test_an_envelope_is_not_told_to_be_flattened(tmp_path: Path) -> None:
 
 def test_partitions_of_one_table_are_told_how_they_become_one(bed: FeedBed) -> None:
     parts = [envelope("c", postgres(n, table=f"orders_{n}"), after=order(n)) for n in (1, 2)]
-    with pytest.raises(BadData, match=r"set publish.via.partition.root of the connector to true"):
+    with pytest.raises(BadData, match=r"set publish.via.partition.root of Debezium's connector to true"):
         bed.lines(*parts).left()
     bed.lines(*(envelope("c", postgres(n), after=order(n)) for n in (1, 2)))
     assert bed.left() == [order(1), order(2)]

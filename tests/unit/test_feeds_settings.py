@@ -195,7 +195,7 @@ def test_units_are_for_columns_of_times(bed: FeedBed, column: str) -> None:
 
 def test_settings_of_debezium_are_for_it_only(tmp_path: Path) -> None:
     task = FeedBed(tmp_path, ChangeFormat.MAXWELL).task
-    with pytest.raises(BadSpec, match="nonFinite and infinity are for Debezium and DebeziumFlat only"):
+    with pytest.raises(BadSpec, match="nonFinite and infinity are for Debezium, DebeziumFlat and Wal2Json only"):
         feed_task(replace(task, source=replace(task.source, non_finite=NonFinite.NULL, infinity=Infinity.NULL)))
 
 

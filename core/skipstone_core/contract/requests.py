@@ -70,6 +70,7 @@ class ChangeFormat(StrEnum):
     DEBEZIUM_FLAT = "DebeziumFlat"
     DMS = "Dms"
     MAXWELL = "Maxwell"
+    WAL2JSON = "Wal2Json"
 
 
 class DuplicatesPolicy(StrEnum):
@@ -294,7 +295,8 @@ class SourceSpec:
     it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
     ``column_time_precisions``: the same of single columns. ``replica_identity``: columns that the source database logs
     of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
-    ``non_finite``, ``infinity``, ``equal_rows``: None is Refuse; ``unknown_columns``: None is Ignore.
+    ``tables``: which of the tool's tables the feed is of, with * for any text. ``non_finite``, ``infinity``,
+    ``equal_rows``: None is Refuse; ``unknown_columns``: None is Ignore.
     These are None when unset, so that requests without them stay as they were.
     """
 
@@ -314,6 +316,7 @@ class SourceSpec:
     column_time_precisions: tuple[ColumnPrecision, ...] | None = None
     replica_identity: tuple[str, ...] | None = None
     unavailable_value: str | None = None
+    tables: tuple[str, ...] | None = None
     non_finite: NonFinite | None = None
     infinity: Infinity | None = None
     equal_rows: EqualRows | None = None

@@ -34,10 +34,15 @@ FORMATS = {
     ChangeFormat.DEBEZIUM_FLAT: (SourceFormat.JSON, SourceFormat.AVRO),
     ChangeFormat.DMS: (SourceFormat.CSV, SourceFormat.PARQUET),
     ChangeFormat.MAXWELL: (SourceFormat.JSON,),
+    ChangeFormat.WAL2JSON: (SourceFormat.JSON,),
 }
-#: Fields of a source that are for Debezium and DebeziumFlat only.
-DEBEZIUM_FIELDS = ("allow_truncate", "time_precision", "column_time_precisions", "replica_identity",
-                   "unavailable_value", "non_finite", "infinity")  # fmt: skip
+_DEBEZIUM = (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
+#: Fields of a source that are for the feeds of some tools only, by these.
+TOOL_FIELDS = {
+    _DEBEZIUM: ("time_precision", "column_time_precisions", "unavailable_value"),
+    (*_DEBEZIUM, ChangeFormat.WAL2JSON): ("allow_truncate", "replica_identity", "non_finite", "infinity"),
+    (ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON): ("tables",),
+}
 _GONE = f"source.{OP_COLUMN} = '{DELETE}'"
 _LIVES = f"source.{OP_COLUMN} != '{DELETE}'"
 
@@ -83,9 +88,15 @@ def require_feed(source: SourceSpec) -> None:
         raise _refused(f"{source.change_format} is read as {told}, not as {source.format}: fix source.format")
     if source.columns or source.mapping:
         raise _refused("names and types come from the table: remove source.columns and source.mapping")
-    is_debezium = source.change_format in (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
-    if not is_debezium and (set_ := [camel(name) for name in DEBEZIUM_FIELDS if getattr(source, name) is not None]):
-        raise _refused(f"{' and '.join(set_)} are for Debezium and DebeziumFlat only: remove them")
+    for tools, fields in TOOL_FIELDS.items():
+        set_ = [camel(name) for name in fields if getattr(source, name) is not None]
+        if set_ and source.change_format not in tools:
+            raise _refused(f"{' and '.join(set_)} are for {in_words(tools)} only: remove them")
+
+
+def in_words(tools: Sequence[ChangeFormat]) -> str:
+    """Return ``tools`` as a sentence names them."""
+    return f"{', '.join(tools[:-1])} and {tools[-1]}"
 
 
 def _require_identity(task: MergeTask) -> None:

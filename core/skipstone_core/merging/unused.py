@@ -187,12 +187,13 @@ def told_unfed(names: Sequence[str]) -> str:
 
 
 def told_skipped(count: int) -> str:
-    """A sentence about messages of a feed that tell of no row; empty when there are none."""
+    """A sentence about messages of a feed that tell of no row of the table; empty when there are none."""
     if not count:
         return ""
     told = "1 message that tells" if count == 1 else f"{count} messages that tell"
     return (
-        f"The feed has {told} of no row (heartbeats and boundaries of transactions, for example), and they do nothing."
+        f"The feed has {told} of no row of the table (heartbeats, boundaries of transactions and other tables, for "
+        "example), and they do nothing."
     )
 
 
@@ -280,6 +281,8 @@ def _envelope(names: Collection[str]) -> Mapping[str, str]:
         return {"after": "Debezium"} if "after" in found else {"before": "Debezium"}
     if {"database", "table", "type", "data"} <= found:
         return {"data": "Maxwell"}
+    if {"action", "schema", "table"} <= found and found & {"columns", "identity"}:
+        return {"columns": "Wal2Json"} if "columns" in found else {"identity": "Wal2Json"}
     return {"__deleted": "DebeziumFlat"} if "__deleted" in found else {}
 
 

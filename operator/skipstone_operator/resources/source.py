@@ -19,14 +19,13 @@ from skipstone_core.contract.requests import (
     DuplicatesPolicy,
     SourceFormat,
 )
-from skipstone_core.merging.feeds import DEBEZIUM_FIELDS, FORMATS
+from skipstone_core.merging.feeds import FORMATS, TOOL_FIELDS, in_words
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
 from skipstone_operator.resources.storage import LOCATION_NAME
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
-DEBEZIUM = (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
 
 
 def _first_folder(path: str) -> str:
@@ -194,7 +193,7 @@ def _unset(name: str, *, is_list: bool) -> str:
     return f"(!has(self.{name}){empty})"
 
 
-_LISTS = ("column_time_precisions", "replica_identity")
+_LISTS = ("column_time_precisions", "replica_identity", "tables")
 #: The setting unavailable.value.placeholder of Debezium.
 _OCTETS = "^hex:([0-9A-Fa-f][0-9A-Fa-f])+$"
 _PLACEHOLDER_RULE = Rule(
@@ -202,6 +201,25 @@ _PLACEHOLDER_RULE = Rule(
     holds=lambda text: not text.startswith("hex:") or re.fullmatch(_OCTETS, text) is not None,
     message="source.unavailableValue has 'hex:' without octets: write two hexadecimal digits for each",
 )
+
+
+def _tool_rule(tools: tuple[ChangeFormat, ...], fields: tuple[str, ...]) -> Rule:
+    """That ``fields`` are set only for the feeds of ``tools``."""
+    unset = " && ".join(_unset(camel(name), is_list=name in _LISTS) for name in fields)
+    named = [f"source.{camel(name)}" for name in fields]
+    are = "are" if len(named) > 1 else "is"
+    return Rule(
+        holds=lambda source: (
+            source.change_format in tools or all(not _is_set(getattr(source, name)) for name in fields)
+        ),
+        rule=f"({unset}) || (has(self.changeFormat) && self.changeFormat in [{', '.join(map(repr, map(str, tools)))}])",
+        message=f"{' and '.join(filter(None, [', '.join(named[:-1]), named[-1]]))} {are} for the change formats "
+        f"{in_words(tools)} only: remove {'them' if len(named) > 1 else 'it'}",
+        field_path=".changeFormat",
+    )
+
+
+_TABLE_NAME = Doc("One name, such as shop.orders or public.orders_*.", min_length=1, max_length=256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +241,9 @@ class MergeSource(Source):
                 source.change_format is None or source.format in FORMATS[ChangeFormat(source.change_format)]
             ),
             rule="!has(self.changeFormat) || (self.changeFormat == 'Dms' ? self.format in ['Csv', 'Parquet'] : "
-            "self.format == 'Json' || (self.changeFormat != 'Maxwell' && self.format == 'Avro'))",
+            "self.format == 'Json' || (!(self.changeFormat in ['Maxwell', 'Wal2Json']) && self.format == 'Avro'))",
             message="source.changeFormat does not fit source.format: Debezium and DebeziumFlat are read as Json or "
-            "Avro, Dms as Csv or Parquet, Maxwell as Json",
+            "Avro, Dms as Csv or Parquet, Maxwell and Wal2Json as Json",
             field_path=".changeFormat",
         ),
         Rule(
@@ -244,17 +262,7 @@ class MergeSource(Source):
             message="source.options has no meaning for a change feed in Json: remove it",
             field_path=".options",
         ),
-        Rule(
-            holds=lambda source: (
-                source.change_format in DEBEZIUM or all(not _is_set(getattr(source, name)) for name in DEBEZIUM_FIELDS)
-            ),
-            rule="("
-            + " && ".join(_unset(camel(name), is_list=name in _LISTS) for name in DEBEZIUM_FIELDS)
-            + ") || (has(self.changeFormat) && self.changeFormat in ['Debezium', 'DebeziumFlat'])",
-            message=f"source.{', '.join(map(camel, DEBEZIUM_FIELDS[:-1]))} and {camel(DEBEZIUM_FIELDS[-1])} are for "
-            "the change formats Debezium and DebeziumFlat only: remove them",
-            field_path=".changeFormat",
-        ),
+        *(_tool_rule(tools, fields) for tools, fields in TOOL_FIELDS.items()),
         Rule(
             holds=lambda source: source.change_format is not None or source.equal_rows is None,
             rule="!has(self.equalRows) || has(self.changeFormat)",
@@ -266,13 +274,13 @@ class MergeSource(Source):
     change_format: Annotated[
         ChangeFormat | None,
         Doc(
-            "The files are a change feed that Debezium, Debezium with ExtractNewRecordState (DebeziumFlat), AWS DMS or "
-            "Maxwell wrote: what each change does, to which row and in which order is read from them."
+            "The files are a change feed that Debezium, Debezium with ExtractNewRecordState (DebeziumFlat), AWS DMS, "
+            "Maxwell or wal2json wrote: what each change does, to which row and in which order is read from them."
         ),
     ] = None
     allow_truncate: Annotated[
         bool | None,
-        Doc("Whether a truncate in a feed of Debezium deletes all rows; it fails the job when absent or false."),
+        Doc("Whether a truncate in a feed deletes all rows of the table; it fails the job when absent or false."),
     ] = None
     time_precision: Annotated[
         TimePrecision | None,
@@ -313,11 +321,23 @@ class MergeSource(Source):
             rules=(_PLACEHOLDER_RULE,),
         ),
     ] = None
+    tables: Annotated[
+        tuple[str, ...] | None,
+        Doc(
+            "Tables of the source database whose changes are merged, as Maxwell (database.table) and wal2json "
+            "(schema.table) name them, with * for any text: name all partitions of a table. Messages of other tables "
+            "are skipped and counted. When absent, a feed with changes of two tables fails the job.",
+            min_items=1,
+            max_items=limits.MAX_PATHS,
+            item=_TABLE_NAME,
+        ),
+    ] = None
     non_finite: Annotated[
         NonFinite | None,
         Doc(
-            "Refuse (the default) fails the job for NaN and infinities in columns of type decimal, which has none; "
-            "Null stores null for them. No key may be one."
+            "Refuse (the default) fails the job for NaN and infinities in columns of type decimal, which has none, and "
+            "for nulls of numbers that wal2json may have written for them; Null stores null for them. No key may be "
+            "one."
         ),
     ] = None
     infinity: Annotated[

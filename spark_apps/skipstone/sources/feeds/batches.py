@@ -5,7 +5,7 @@ Called by ``files``. A column that a change does not have is null in its batch, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from skipstone.sources.feeds.shapes import (
     ORDER_COLUMN,
     ORIGIN_COLUMN,
     TABLE_COLUMN,
+    UNAVAILABLE,
     Change,
     FeedColumn,
     FeedTarget,
@@ -37,10 +38,11 @@ from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, noted_defaults
 from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.sources.feeds.values.placeholders import Placeholder
+from skipstone.sources.feeds.values.postgres import NO_NUMBER
 
 _CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
             UNKNOWN_COLUMN, DEFAULTED_COLUMN)  # fmt: skip
-_TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
+_TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON)
 
 
 def batch_schema(target: FeedTarget) -> pa.Schema:
@@ -91,7 +93,7 @@ class BatchMaker:
                 values = [None if left else value for value, left in zip(values, kept, strict=True)]
             semantic = semantics.get(column.name) if semantics is not None else None
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
-        left_out = [form for one in self._placeholders for form in one.forms]
+        left_out = [UNAVAILABLE, NO_NUMBER, *(form for one in self._placeholders for form in one.forms)]
         unknown = noted(changes, self.target, semantics, left_out)
         defaulted = noted_defaults(changes, {column.name for column in carried}, semantics, self.number)
         return self.assembled(arrays, changes, Lacks(absent, unavailable), Notes(unknown, defaulted))
@@ -153,7 +155,7 @@ class BatchMaker:
         """The same of each change by itself: a column may be renamed within a feed."""
         shapes: dict[tuple[str, ...], int] = {}
         for change in changes:
-            shapes.setdefault(tuple(change.values), change.line)
+            shapes.setdefault(tuple(_told(change)), change.line)
         for names, line in shapes.items():
             self.require_case(names, line)
 
@@ -167,6 +169,8 @@ class BatchMaker:
                 raise self.unread(column, found.line)
 
     def _unavailable(self, values: Sequence[Raw], column: FeedColumn) -> Sequence[bool] | bool:
+        if not self._placeholders:
+            return [value is UNAVAILABLE for value in values]
         plain = [form for one in self._placeholders for form in one.plain(column.type)]
         if not any(isinstance(value, list | Mapping) for value in values) and not any(form in values for form in plain):
             return False
@@ -197,3 +201,10 @@ class BatchMaker:
             non_finite=None if column.is_key else target.non_finite,
             infinity=None if column.is_key else target.infinity,
         )
+
+
+def _told(change: Change) -> Iterable[str]:
+    """The columns that ``change`` has."""
+    if UNAVAILABLE not in change.values.values():
+        return change.values
+    return (name for name, value in change.values.items() if value is not UNAVAILABLE)

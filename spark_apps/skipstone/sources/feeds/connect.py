@@ -31,7 +31,7 @@ class MessageReader:
         """
         if not line.strip():
             return None
-        message = _parsed(line)
+        message = parsed(line)
         if message is None:
             return None
         if not isinstance(message, Mapping):
@@ -54,7 +54,8 @@ class MessageReader:
         return self._semantics
 
 
-def _parsed(line: bytes) -> Raw:
+def parsed(line: bytes, decoder: json.JSONDecoder = _DECODER) -> Raw:
+    """The JSON of ``line``. Raises FeedError for what is none."""
     if line.startswith(b"\0\0"):
         raise FeedError(
             "it begins with a zero byte, as the header of a schema registry does (a zero byte and an id of 4 bytes): "
@@ -65,7 +66,7 @@ def _parsed(line: bytes) -> Raw:
     except UnicodeDecodeError as error:
         raise FeedError("it is not UTF-8: write the file in UTF-8") from error
     try:
-        found: Raw = _DECODER.decode(text)
+        found: Raw = decoder.decode(text)
     except (ValueError, RecursionError) as error:
         raise FeedError("it is no JSON object: write one message a line") from error
     return found

@@ -28,6 +28,8 @@ from skipstone.sources.feeds.debezium import EnvelopeReader, FlatReader
 from skipstone.sources.feeds.deletedkeys import DeletedKeys
 from skipstone.sources.feeds.dms import csv_batches, dms_place, parquet_batches
 from skipstone.sources.feeds.maxwell import MaxwellReader
+from skipstone.sources.feeds.postgres.lines import Wal2JsonLines
+from skipstone.sources.feeds.postgres.wal2json import Wal2JsonReader
 from skipstone.sources.feeds.shapes import (
     TABLE_COLUMN,
     Change,
@@ -36,10 +38,12 @@ from skipstone.sources.feeds.shapes import (
     FeedTarget,
     Fields,
     Semantics,
+    TableChoice,
     refused,
 )
 from skipstone.sources.feeds.values.columns import is_carried
 from skipstone.sources.feeds.values.placeholders import octets_of
+from skipstone.sources.feeds.values.postgres import MAY_BE_LARGE
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
 from skipstone.sources.text.options import TextOptions, text_options
@@ -102,6 +106,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         unavailable_value=_unavailable_value(source),
         non_finite=source.non_finite,
         infinity=source.infinity,
+        tables=TableChoice(source.tables or ()),
         null_text=source.options.get("nullValue", _DMS_NULL),
         delimiter=options.delimiter,
         quote=options.quote,
@@ -194,7 +199,8 @@ def require_one_table(tables: Iterable[str]) -> None:
             Reason.BAD_RECORDS,
             f"the feed has changes of '{names[0]}' and of '{names[1]}', which are not one table: name only files of "
             "one table in source.paths; if both are partitions of one table in PostgreSQL, set "
-            "publish.via.partition.root of the connector to true, and merge a new snapshot",
+            "publish.via.partition.root of Debezium's connector to true, and merge a new snapshot; of Maxwell and "
+            "wal2json, name the table, or all partitions of one, in source.tables",
             field="spec.source",
         )
 
@@ -217,12 +223,21 @@ def _reader(target: FeedTarget) -> FeedReader:
             return EnvelopeReader(deletes=deletes, allow_truncate=target.allow_truncate)
         case ChangeFormat.DEBEZIUM_FLAT:
             return FlatReader(deletes=deletes, allow_truncate=target.allow_truncate)
+        case ChangeFormat.WAL2JSON:
+            return Wal2JsonReader(
+                keys=target.keys,
+                large=tuple(column.name for column in target.carried if isinstance(column.type, MAY_BE_LARGE)),
+                choice=target.tables,
+                is_declared=target.identity_declared,
+                allow_truncate=target.allow_truncate,
+            )
         case _:
-            return MaxwellReader(keys=target.keys)
+            return MaxwellReader(keys=target.keys, choice=target.tables)
 
 
 def _json_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
-    messages = MessageReader()
+    is_wal2json = maker.target.tool is ChangeFormat.WAL2JSON
+    messages = Wal2JsonLines(maker.target.tables) if is_wal2json else MessageReader()
     held = _Held(maker)
     try:
         with open_binary(stored, READ_AHEAD) as binary:

@@ -12,7 +12,7 @@ from skipstone_core.merging.feeds import DELETE, NO_ROW, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import require_keys
 from skipstone.sources.feeds.positions import maxwell_mark
-from skipstone.sources.feeds.shapes import NOWHERE, Change, FeedError, Fields, Semantics
+from skipstone.sources.feeds.shapes import NOWHERE, Change, FeedError, Fields, Semantics, TableChoice
 
 _WRITES = ("insert", "update", "bootstrap-insert")
 #: Messages that tell of no row.
@@ -20,20 +20,22 @@ _SKIPPED = frozenset({"bootstrap-start", "bootstrap-complete", "heartbeat", "tab
                       "database-create", "database-alter"})  # fmt: skip
 
 #: The table by which bootstraps are asked for: Maxwell writes its rows among the others, whatever it filters.
-_OWN = ("maxwell", "bootstrap")
+_OWN = "maxwell.bootstrap"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaxwellReader:
-    """Reads messages with ``data`` and ``old``; ``keys``: the columns that name a row."""
+    """Reads messages with ``data`` and ``old``; ``keys``: the columns that name a row, ``choice``: of which tables."""
 
     keys: tuple[str, ...]
+    choice: TableChoice
 
     def changes(self, message: Fields, line: int, _columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         kind = message.get("type")
-        is_own = (message.get("database"), message.get("table")) == _OWN
-        if is_own or (isinstance(kind, str) and kind in _SKIPPED):
+        table = f"{message.get('database')}.{message.get('table')}"
+        is_skipped = isinstance(kind, str) and kind in _SKIPPED
+        if is_skipped or table == _OWN or not self.choice.takes(table):
             yield Change(NO_ROW, {}, NOWHERE, line)
             return
         data = message.get("data")
@@ -44,7 +46,7 @@ class MaxwellReader:
             )
         if not isinstance(data, Mapping) or not message.get("table"):
             raise FeedError("it is no message of Maxwell, which has 'database', 'table' and 'data'")
-        mark = maxwell_mark(message)
+        mark = maxwell_mark(message, self.choice.name_of(table))
         keys = dict(zip(self.keys, require_keys(data, self.keys), strict=True))
         if kind == "delete":
             yield Change(DELETE, keys, mark, line)

@@ -2,7 +2,8 @@
 
 Called by the readers of each tool. Within a key the position in the log decides, and time only where there is none:
 what a snapshot read is stamped later than the changes that follow it. Source: the fields of ``source`` in the
-documentation of Debezium's connectors, "Change events"; the fields of Maxwell in its documentation, "Data Format".
+documentation of Debezium's connectors, "Change events"; the fields of Maxwell in its documentation, "Data Format"; of
+wal2json, its README.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from skipstone.sources.feeds.shapes import FeedError, Fields, Mark, Raw
 
 _FALSE = (None, False, "false", "FALSE", "")
 _BINLOG = re.compile(r"(?P<base>.*?)\.?(?P<number>\d+)", re.ASCII)
+_WAL = re.compile(r"([0-9a-fA-F]{1,8})/([0-9a-fA-F]{1,8})", re.ASCII)
 _LSN = re.compile(r"[0-9a-fA-F]+(:[0-9a-fA-F]+)*", re.ASCII)
 #: Text in JSON: the position of the last commit, and that of the change, each as text or null.
 _SEQUENCE = re.compile(r'\s*\[\s*(?:null|"?(?P<commit>\d+)"?)\s*,\s*(?:null|"?(?P<change>\d+)"?)\s*\]\s*', re.ASCII)
@@ -65,9 +67,8 @@ def debezium_mark(source: Fields, *, is_read: bool, ts_ms: Raw) -> Mark:
     return Mark(_table(source), origin, None if is_snapshot else place.log, place.order + _u64(time))
 
 
-def maxwell_mark(message: Fields) -> Mark:
-    """The mark of a message of Maxwell. Raises FeedError."""
-    table = f"{_text(message.get('database'))}.{_text(message.get('table'))}"
+def maxwell_mark(message: Fields, table: str) -> Mark:
+    """The mark of a message of Maxwell of ``table``. Raises FeedError."""
     is_snapshot = message.get("type") == "bootstrap-insert"
     flag = _SNAPSHOT if is_snapshot else _CHANGE
     time = _number(message.get("ts") or 0, "ts")
@@ -84,6 +85,17 @@ def maxwell_mark(message: Fields) -> Mark:
     order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(offset) + _u64(time)
     log = f"{_SERVER}{message.get('server_id') or ''} {base}"
     return Mark(table, "maxwell", None if is_snapshot else log, order)
+
+
+def wal2json_mark(message: Fields, table: str) -> Mark:
+    """The mark of a message of wal2json of ``table``. Raises FeedError for one that does not tell its place.
+
+    Transactions lie across each other in the log, but changes of one row do not: each waits for the commit before it.
+    """
+    found = _WAL.fullmatch(_text(message.get("lsn")))
+    if found is None:
+        raise FeedError("it does not tell 'lsn', by which changes are ordered: set include-lsn of wal2json to true")
+    return Mark(table, "wal2json", "wal", _u64((int(found[1], 16) << 32) + int(found[2], 16)))
 
 
 def one_binlog(logs: Sequence[str | None], orders: Sequence[bytes]) -> bool:

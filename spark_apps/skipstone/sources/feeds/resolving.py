@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, NO_ROW, OP_COLUMN, TRUNCATE
+from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, NO_ROW, OP_COLUMN, TRUNCATE, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 from skipstone_core.reasons import Reason
 
@@ -192,6 +192,7 @@ def _runs(changes: pa.Table, starts: Int64s, *, has_truncation: bool) -> _Runs:
 def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
     kept = unpack_bits(changes.column(KEPT_COLUMN), len(how.columns))
     missing = unpack_bits(changes.column(MISSING_COLUMN), len(how.columns))
+    writes = np.asarray(pc.equal(changes.column(OP_COLUMN), UPSERT).to_numpy(), dtype=bool)
     last = runs.last
     picked = changes.take(pa.array(last))
     columns, left, lacking = {}, kept[last], np.zeros((len(last), len(how.columns)), dtype=bool)
@@ -200,7 +201,9 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
             columns[name] = _filled(changes.column(name), kept[:, at], runs)
             found = _sources(kept[:, at], runs)[last] >= 0
             left[:, at] &= ~found
-            lacking[:, at] = left[:, at] & _any_in_life(missing[:, at], runs)
+            # A life that begins without the column, and does not leave its value out: the source does not have it
+            begins = (kept[:, at] & ~missing[:, at] & writes)[np.minimum(runs.lives[last], last)]
+            lacking[:, at] = left[:, at] & _any_in_life(missing[:, at], runs) & ~begins
         else:
             columns[name] = picked.column(name)
     reborn = runs.reborn[last]

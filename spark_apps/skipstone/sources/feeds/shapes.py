@@ -5,12 +5,14 @@ Used by all modules of this room. Plain data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from propcache.api import cached_property
 from pyiceberg.types import IcebergType
 from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
@@ -38,6 +40,33 @@ class _Absent:
 
 
 ABSENT = _Absent()
+#: Stands for a value that a message leaves out, because the change leaves it as it is.
+UNAVAILABLE = _Absent()
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """Which tables of a tool a feed is of. ``patterns``: their names, with * for any text; all when there are none."""
+
+    patterns: tuple[str, ...] = ()
+
+    def takes(self, table: str) -> bool:
+        """Return whether changes of ``table``, a name with its schema, belong to the feed."""
+        return not self.patterns or self._pattern.fullmatch(table) is not None
+
+    def name_of(self, table: str) -> str:
+        """Return the name of the table that ``table`` is, or is a part of."""
+        return ", ".join(self.patterns) or table
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether more than one table may belong to the feed."""
+        return len(self.patterns) > 1 or any("*" in pattern for pattern in self.patterns)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = (".*".join(map(re.escape, pattern.split("*"))) for pattern in self.patterns)
+        return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +87,7 @@ class FeedTarget:
     ``null_text`` and ``delimiter``, ``quote`` and ``encoding``: how Csv is written. ``unit``: of times in messages
     without schema, and ``column_units`` those of single columns. ``identity_declared``: the spec says that the source
     database logs the keys of deleted rows. ``unavailable_value``: octets that stand for a value that is left out,
-    besides Debezium's default. ``non_finite``, ``infinity``: as the spec has them.
+    besides Debezium's default. ``non_finite``, ``infinity``: as the spec has them. ``tables``: which of the tool's.
     """
 
     tool: ChangeFormat
@@ -72,6 +101,7 @@ class FeedTarget:
     unavailable_value: bytes | None = None
     non_finite: NonFinite | None = None
     infinity: Infinity | None = None
+    tables: TableChoice = TableChoice()
     null_text: str = "NULL"
     delimiter: str = ","
     quote: str = '"'

@@ -31,6 +31,7 @@ from skipstone_core.merging.feeds import UPSERT
 
 from skipstone.sources.feeds.connect import DECIMAL
 from skipstone.sources.feeds.shapes import Change, FeedTarget, Raw, Semantic, Semantics
+from skipstone.sources.feeds.values import postgres
 from skipstone.sources.typed.filetypes import TIME_OF_DAY, added_type, file_type
 
 #: A column of batches: JSON of what a change has beside the table's columns, with the type of each value (null where it
@@ -153,6 +154,8 @@ def _told(value: Raw, semantic: Semantic | None, tool: ChangeFormat) -> str:
 
 
 def _by_schema(semantic: Semantic) -> IcebergType | None:
+    if postgres.is_postgres(semantic):
+        return postgres.added_type(semantic)
     if semantic.name == DECIMAL:
         return None if semantic.scale is None else DecimalType(_MAX_DIGITS, semantic.scale)
     if semantic.name == _BITS:

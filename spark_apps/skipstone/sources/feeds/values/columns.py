@@ -41,6 +41,7 @@ from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs, ValueRu
 from skipstone.sources.feeds.values.infinities import infinite_sign, is_non_finite, stored_as
 from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer, is_decimal_text
 from skipstone.sources.feeds.values.opaque import binary, refuse_bits
+from skipstone.sources.feeds.values.postgres import DATES_REMEDY, is_postgres, plain_value
 from skipstone.sources.feeds.values.strings import refuse_java_text, string
 from skipstone.sources.feeds.values.times import (
     all_days,
@@ -74,6 +75,10 @@ class UnfitValue(Exception):
         super().__init__(what)
         self.position = position
         self.what = what
+
+
+class _UnfitItem(ValueError):
+    """An item of a list or a value of a map that a setting would store; the text says which."""
 
 
 def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic | None, rules: ValueRules) -> pa.Array:
@@ -124,12 +129,20 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Arr
             found.append(None if value is None else _converted(value, of))
         except NotCertain as error:
             raise UnfitValue(position, f"certain to be the database's: {error}") from error
+        except _UnfitItem as error:
+            raise UnfitValue(position, f"a value of type {of.type}, but one with {error}") from error
         except _UNFIT as error:
-            raise UnfitValue(position, _what(value, of)) from error
+            what = _what_of_postgres(value, of) if is_postgres(of.semantic) else _what(value, of)
+            raise UnfitValue(position, what) from error
     return pa.array(found, column.arrow)
 
 
 def _converted(value: Raw, of: ReadAs) -> object:
+    if of.semantic is not None and is_postgres(of.semantic):
+        value = plain_value(value, of.semantic, of)
+        if value is None:
+            return None
+        return _stored(value, of)
     refuse_bits(of.semantic)
     is_base64 = isinstance(value, str) and is_bytes(of.semantic) and not isinstance(of.type, BinaryType | FixedType)
     is_raw = isinstance(value, bytes) and isinstance(of.type, StringType) and is_plain_text(of.semantic)
@@ -138,6 +151,10 @@ def _converted(value: Raw, of: ReadAs) -> object:
             "the schema says bytes: declare the column as binary, or leave it out (column.exclude.list); "
             "binary.handling.mode=base64 or hex writes them as text on purpose"
         )
+    return _stored(value, of)
+
+
+def _stored(value: Raw, of: ReadAs) -> object:
     stored = stored_as(value, of)
     return _CONVERT[type(of.type)](value, of) if stored is None else stored.value
 
@@ -174,6 +191,18 @@ def _what(value: Raw, of: ReadAs) -> str:
             f"{base}, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), or set "
             "decimal.handling.mode to string"
         )
+    return f"{base} without loss{_remedy(value, of)}"
+
+
+def _what_of_postgres(value: Raw, of: ReadAs) -> str:
+    """The same where the value's type in PostgreSQL is told."""
+    base = f"a value of type {of.type}"
+    if special := _what_special(value, of):
+        return f"{base}, but {special}"
+    if isinstance(of.type, TimestampType) and isinstance(value, str) and has_offset(value):
+        return f"{base}, but text with an offset from UTC: declare the column as timestamptz"
+    if isinstance(of.type, DateType | TimestampType | TimestamptzType):
+        return f"{base}: {DATES_REMEDY}"
     return f"{base} without loss{_remedy(value, of)}"
 
 
@@ -228,7 +257,12 @@ def _map(value: Raw, of: ReadAs) -> object:
 
 
 def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
-    found = _converted(value, of) if value is not None else None
+    try:
+        found = _converted(value, of) if value is not None else None
+    except _UNFIT as error:
+        if special := _what_special(value, of):
+            raise _UnfitItem(special) from error
+        raise
     if found is None and required:
         raise ValueError(value)
     return found
