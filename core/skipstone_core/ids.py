@@ -38,6 +38,9 @@ ARCHIVE_DIRECTORY = ".skipstone/txns"
 #: Where logs of Spark's events are kept, for history servers.
 EVENT_LOG_DIRECTORY = ".skipstone/spark-events"
 CONSUMED_DIRECTORY = ".skipstone/consumed"
+#: Records of rows of which merges left out a change, and the table property that names the newest.
+HELD_DIRECTORY = ".skipstone/held"
+HELD_PROPERTY = "skipstone.held-rows"
 ABORTED_SUFFIX = "/aborted"
 #: Ends the name of the pod that is a run; what is before it is the run's name.
 DRIVER_SUFFIX = "-driver"

@@ -163,7 +163,9 @@ REMEDIES: Mapping[Reason, str] = {
         "Do what the message says: name the columns in source.mapping, set the delimiter, or add them to the table."
     ),
     Reason.PATH_OUTSIDE_WAREHOUSE: "Use a path below the Warehouse's root, or a source location of the Warehouse.",
-    Reason.BAD_RECORDS: "Correct the rows, or create a job whose spec.badRecords allows them.",
+    Reason.BAD_RECORDS: (
+        "Correct the rows, set what the message names, or create a job whose spec.badRecords allows them."
+    ),
     Reason.DUPLICATE_SOURCE_KEYS: "Set spec.sequenceBy in a new job, or remove the duplicates from the source.",
     Reason.KEY_COLUMN_MISSING: "Correct spec.keys in a new job, or add the column.",
     Reason.KEY_TYPE_MISMATCH: (

@@ -189,9 +189,10 @@ class JobReport:
 
     ``counts`` by kind. Load: segment, rowsRead, rowsLoaded, and rowsRejected (the first is the sum of the others), or
     filesRegistered and filesSkipped. Merge: filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked,
-    rowsSource (the sum of rowsMatching, rowsInserted, rowsUnmatched and rowsSuperseded), rowsMatched, rowsUpdated,
-    rowsDeleted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes; a
-    dry run has the same without those of files that it would write. Reindex: segments, files, entries.
+    rowsSource (the sum of rowsMatching, rowsInserted, rowsUnmatched, rowsSuperseded, rowsRejected and rowsWaiting),
+    rowsMatched, rowsUpdated, rowsDeleted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten,
+    bytesInserted, bytesDeletes; a dry run has the same without those of files that it would write. Reindex: segments,
+    files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``unused_columns``: the first 20 of the source that nothing used; ``unused_total``: how many there are.

@@ -297,6 +297,7 @@ class SourceSpec:
     of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
     ``tables``: which of the tool's tables the feed is of, with * for any text. ``non_finite``, ``infinity``,
     ``equal_rows``: None is Refuse; ``unknown_columns``: None is Ignore.
+    ``only_rejected``: of the changes in the files, those count that earlier merges left out.
     These are None when unset, so that requests without them stay as they were.
     """
 
@@ -321,11 +322,12 @@ class SourceSpec:
     infinity: Infinity | None = None
     equal_rows: EqualRows | None = None
     unknown_columns: UnknownColumns | None = None
+    only_rejected: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class BadRecordsSpec:
-    """``max_count`` bounds redirected or dropped rows; None is no bound."""
+    """``max_count`` bounds redirected or dropped rows, of a merge those that wait for them too; None is no bound."""
 
     policy: BadRecordPolicy = BadRecordPolicy.FAIL
     max_count: int | None = None
@@ -377,6 +379,7 @@ class MergeTask:
 
     ``target_sequence``: the table column that keeps it, so that changes older than their row are ignored.
     ``target_where``: condition on ``target.x`` that is part of the match. ``disabled_stages``: of the prune funnel.
+    ``bad_records``: None is Fail.
     """
 
     source: SourceSpec
@@ -391,6 +394,7 @@ class MergeTask:
     pruning: PruningStrategy = PruningStrategy.AUTO
     target_where: str | None = None
     disabled_stages: tuple[PruneStage, ...] = ()
+    bad_records: BadRecordsSpec | None = None
 
     @property
     def adds_columns(self) -> bool:

@@ -151,8 +151,9 @@ class MergeCounts:
     """What a merge did, as in the report.
 
     ``rows_source`` is the sum of ``rows_matching`` (they have a row of the table with their key), ``rows_inserted``,
-    ``rows_unmatched`` (neither, because no clause inserts them) and ``rows_superseded`` (a later change of their key
-    counts instead, or includes them). ``rows_ignored``: matches whose change was older than the stored row.
+    ``rows_unmatched`` (neither, because no clause inserts them), ``rows_superseded`` (a later change of their key
+    counts instead, or includes them), ``rows_rejected`` (they cannot be applied) and ``rows_waiting`` (they are left
+    out with one of these). ``rows_ignored``: matches whose change was older than the stored row.
     ``rows_copied``: rows of rewritten files that stayed as they were. ``files_marked``: files that stay, with changed
     rows deleted by position. Bytes are of data files: those that may hold a source key, those that left the table,
     those written in their place (or with the rows that updates changed), those with inserted rows; ``bytes_deletes``
@@ -174,6 +175,8 @@ class MergeCounts:
     rows_inserted: int = 0
     rows_ignored: int = 0
     rows_copied: int = 0
+    rows_rejected: int = 0
+    rows_waiting: int = 0
     bytes_candidate: int = 0
     bytes_removed: int = 0
     bytes_rewritten: int = 0

@@ -13,29 +13,9 @@ from skipstone_core.contract.requests import BadRecordPolicy, LoadMode, SourceFo
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required
-from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
+from skipstone_operator.resources.source import TIME_ZONE, BadRecords, RunFields, Source
 
-
-@dataclass(frozen=True, kw_only=True)
-class BadRecords:
-    """What happens to rows that do not fit the table."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            holds=lambda bad: bad.max_count is None or bad.policy != BadRecordPolicy.FAIL,
-            rule="!has(self.maxCount) || self.policy != 'Fail'",
-            message="badRecords.maxCount is for the policies Redirect and Drop only: Fail accepts no bad record",
-            field_path=".maxCount",
-        ),
-    )
-
-    policy: Annotated[
-        BadRecordPolicy,
-        Doc("Fail: load nothing. Redirect: load the others and write these to a reject file. Drop: leave them out."),
-    ] = BadRecordPolicy.FAIL
-    max_count: Annotated[
-        int | None, Doc("Fail the load when more rows than this are bad; no bound when absent.", minimum=0)
-    ] = None
+_FAIL = BadRecords()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +60,7 @@ class LoadJobSpec(RunFields):
             "as they are and where they are. Never changes."
         ),
     ] = LoadMode.COPY
-    bad_records: Annotated[BadRecords, Doc("What happens to rows that do not fit. Never changes.")] = BadRecords()
+    bad_records: Annotated[BadRecords, Doc("What happens to rows that do not fit. Never changes.")] = _FAIL
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
 
 

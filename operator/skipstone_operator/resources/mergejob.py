@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
+from skipstone_core.contract.requests import BadRecordPolicy, PruningStrategy, SchemaEvolution
 from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.merging.unused import MAX_UNUSED
 
@@ -18,7 +18,7 @@ from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import DefaultedColumn, JobStatus
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
-from skipstone_operator.resources.source import TIME_ZONE, MergeSource, RunFields
+from skipstone_operator.resources.source import TIME_ZONE, BadRecords, MergeSource, RunFields
 
 #: How many indexes a status lists.
 MAX_INDEXES_BEHIND = 32
@@ -186,6 +186,10 @@ def _reachable(name: str, attribute: str) -> Rule:
     )
 
 
+def _leaves_out(spec: MergeJobSpec) -> bool:
+    return spec.bad_records is not None and spec.bad_records.policy is not BadRecordPolicy.FAIL
+
+
 def _steered(spec: MergeJobSpec) -> bool:
     """Whether the spec says itself what a change does, or in which order."""
     clauses = spec.when_matched or spec.when_not_matched or spec.when_not_matched_by_source
@@ -197,8 +201,11 @@ def _steered(spec: MergeJobSpec) -> bool:
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
 _OPTIONAL = (
     *("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning"),
-    "dryRun",
+    *("badRecords", "dryRun"),
 )
+
+
+_KEEPS_ALL = "!has(self.badRecords) || !has(self.badRecords.policy) || self.badRecords.policy == 'Fail'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +260,13 @@ class MergeJobSpec(RunFields):
             message="schemaEvolution and source.unknownColumns say what becomes of the same columns: remove one of "
             "them (AddColumns is the same as Add)",
             field_path=".schemaEvolution",
+        ),
+        Rule(
+            holds=lambda spec: spec.source.change_format is not None or not _leaves_out(spec),
+            rule=f"has(self.source.changeFormat) || {_KEEPS_ALL}",
+            message="badRecords.policy other than Fail is for change feeds only: set source.changeFormat, or remove "
+            "badRecords",
+            field_path=".badRecords",
         ),
         Rule(
             holds=lambda spec: spec.target_sequence is None or spec.sequence_by is not None,
@@ -333,6 +347,13 @@ class MergeJobSpec(RunFields):
     ] = SchemaEvolution.NONE
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
     pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
+    bad_records: Annotated[
+        BadRecords | None,
+        Doc(
+            "What happens to changes that do not fit, and to later changes of their rows, which wait with them. "
+            "Never changes."
+        ),
+    ] = None
     dry_run: Annotated[
         bool | None,
         Doc(
@@ -365,8 +386,8 @@ class MergeRows:
     superseded: Annotated[
         int,
         Doc(
-            "Changes that a later one of their key stands for; with matching, unmatched and inserted they are all of "
-            "source.",
+            "Changes that a later one of their key stands for; with matching, unmatched, inserted, rejected and "
+            "waiting they are all of source.",
             minimum=0,
         ),
     ] = 0
@@ -376,6 +397,10 @@ class MergeRows:
     inserted: Annotated[int, Doc("Rows that were inserted.", minimum=0)] = 0
     ignored: Annotated[int, Doc("Target rows whose change was older than they are.", minimum=0)] = 0
     copied: Annotated[int, Doc("Rows of rewritten files that stayed as they were.", minimum=0)] = 0
+    rejected: Annotated[int, Doc("Changes that did not fit and were left out.", minimum=0)] = 0
+    waiting: Annotated[
+        int, Doc("Changes that fit and were left out because an earlier one of their row is missing.", minimum=0)
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,6 +460,9 @@ class MergeJobStatus(JobStatus):
             item=Doc("One stage."),
         ),
     ] = ()
+    rejected_path: Annotated[
+        str, Doc("Where the changes are that were left out, relative to the Warehouse.", max_length=2048)
+    ] = ""
     pruned: Annotated[str, Doc("Files that are not read, of all, such as 388/400.", max_length=64)] = ""
     defaulted_columns: Annotated[
         tuple[DefaultedColumn, ...],

@@ -14,6 +14,7 @@ from skipstone_core.codec import camel
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.requests import (
+    BadRecordPolicy,
     ChangeFormat,
     ConsumePolicy,
     DuplicatesPolicy,
@@ -269,6 +270,18 @@ class MergeSource(Source):
             message="source.equalRows is for change feeds only: remove it, or set source.changeFormat",
             field_path=".equalRows",
         ),
+        Rule(
+            holds=lambda source: not source.only_rejected or source.change_format is not None,
+            rule="!has(self.onlyRejected) || !self.onlyRejected || has(self.changeFormat)",
+            message="source.onlyRejected is for change feeds only: remove it, or set source.changeFormat",
+            field_path=".onlyRejected",
+        ),
+        Rule(
+            holds=lambda source: not source.only_rejected or source.consume is ConsumePolicy.ALL,
+            rule="!has(self.onlyRejected) || !self.onlyRejected || !has(self.consume) || self.consume == 'All'",
+            message="source.onlyRejected takes files that were consumed before: remove source.consume",
+            field_path=".consume",
+        ),
     )
 
     change_format: Annotated[
@@ -354,6 +367,35 @@ class MergeSource(Source):
             "Refuse (the default) fails a job whose keys are all columns of the table: rows that are equal in a source "
             "table without a primary key would become one. Collapse lets them."
         ),
+    ] = None
+    only_rejected: Annotated[
+        bool | None,
+        Doc(
+            "Apply only those changes in the files that badRecords of earlier merges left out; of these, a change is "
+            "skipped if a later one of its row was applied meanwhile."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRecords:
+    """What happens to rows that do not fit the table."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            holds=lambda bad: bad.max_count is None or bad.policy != BadRecordPolicy.FAIL,
+            rule="!has(self.maxCount) || self.policy != 'Fail'",
+            message="badRecords.maxCount is for the policies Redirect and Drop only: Fail accepts no bad record",
+            field_path=".maxCount",
+        ),
+    )
+
+    policy: Annotated[
+        BadRecordPolicy,
+        Doc("Fail: apply nothing. Redirect: apply the others and write these to a reject file. Drop: leave them out."),
+    ] = BadRecordPolicy.FAIL
+    max_count: Annotated[
+        int | None, Doc("Fail the job when more rows than this are left out; no bound when absent.", minimum=0)
     ] = None
 
 

@@ -67,7 +67,8 @@ def take_source(
     """
     if source.consume is ConsumePolicy.ALL:
         listing = pinned_source(request.warehouse, source, request.owner_uid, table=request.table_uid)
-        return applied_already(table, source, listing.digest) or Intake(listing=listing)
+        applied = None if source.only_rejected else applied_already(table, source, listing.digest)
+        return applied or Intake(listing=listing)
     if not source.consumer:
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
@@ -90,12 +91,14 @@ def require_managed(ref: TableRef, where: str) -> None:
 
 def is_unique(source: SourceSpec) -> bool:
     """Whether the source's digest has to be new to the table; files consumed one by one are looked at one by one."""
-    return source.consume is ConsumePolicy.ALL and source.duplicates is DuplicatesPolicy.REFUSE
+    is_new = source.consume is ConsumePolicy.ALL and source.duplicates is DuplicatesPolicy.REFUSE
+    return is_new and not source.only_rejected
 
 
-def source_record(intake: Intake, counts: Mapping[str, int]) -> TxnRecord:
-    """What the table remembers of a job that applied ``intake``."""
-    return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest)
+def source_record(intake: Intake, counts: Mapping[str, int], source: SourceSpec | None = None) -> TxnRecord:
+    """What the table remembers of a job that applied ``intake``: not its files if ``source`` asks for some changes."""
+    is_part = source is not None and source.only_rejected
+    return TxnRecord(time_ms=0, counts=counts, source_digest=None if is_part else intake.listing.digest)
 
 
 def settled_arrivals(

@@ -38,7 +38,6 @@ from skipstone.runs.intake import (
 from skipstone.runs.load_tasks import (
     ANSWER_DDL,
     LoadSpec,
-    RejectPlace,
     TaskAnswer,
     load_here,
     load_kernel,
@@ -58,9 +57,8 @@ from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain_rows
 from skipstone.sources.reading import SourceRead, read_table_rows
-from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_folder
+from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_place
 from skipstone.sources.unused import merged_counts, unused_columns
-from skipstone.storage.opening import open_storage
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
@@ -263,12 +261,11 @@ class _Plan:
     def spec(self, columns: Sequence[NestedField], counted: tuple[str, ...] = ()) -> LoadSpec:
         """What tasks write by into a table that gets ``columns``."""
         job = self.job
-        redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
         return LoadSpec(
             write=write_spec(with_columns(self.table, columns), job.request.run_id),
             policy=job.task.bad_records.policy,
             token=self.token,
-            rejects=RejectPlace(open_storage(job.request.warehouse), reject_folder(job.request)) if redirects else None,
+            rejects=reject_place(job.request, job.task.bad_records),
             counted=counted,
         )
 

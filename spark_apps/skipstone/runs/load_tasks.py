@@ -5,13 +5,9 @@ Called by the load run. Every task answers with one row; only answers that the d
 
 from __future__ import annotations
 
-import json
 import pickle
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,20 +17,12 @@ from skipstone_core.contract.requests import BadRecordPolicy
 from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, UNUSED_COLUMN
+from skipstone.sources.rejects import RejectPart, RejectPlace
 from skipstone.sources.unused import add_up, merged_counts
-from skipstone.storage.port import Storage
 
 ANSWER_DDL = "answer binary not null"
 MAX_EXAMPLES = 3
 _ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
-
-
-@dataclass(frozen=True)
-class RejectPlace:
-    """Where tasks put rows that are left out: a folder of a storage."""
-
-    storage: Storage
-    folder: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +65,14 @@ class TaskAnswer:
 
 @dataclass
 class _Rejects:
-    """The bad rows of one task: on this machine until they are put as the part ``name``."""
+    """The bad rows of one task; ``part``: where they are written, if they are kept."""
 
-    place: RejectPlace | None
-    name: str
+    part: RejectPart | None
     count: int = 0
     examples: list[Example] = field(default_factory=list)
-    _file: IO[str] | None = None
 
     def take(self, bad: pa.RecordBatch) -> None:
-        """Count, keep the first ones, write them down when a path is given."""
+        """Count, keep the first ones, write them down when a part is given."""
         self.count += bad.num_rows
         # the record of a bad row may hold bytes that are no text
         records = bad.column(RECORD_COLUMN).cast(pa.binary()).to_pylist()
@@ -94,28 +80,17 @@ class _Rejects:
             record = (raw or b"").decode(errors="replace")
             if len(self.examples) < MAX_EXAMPLES:
                 self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN]))
-            if self.place is not None:
-                self._write({"file": row[FILE_COLUMN], "reason": row[ERROR_COLUMN], "record": record})
+            if self.part is not None:
+                self.part.write({"file": row[FILE_COLUMN], "reason": row[ERROR_COLUMN], "record": record})
 
     def close(self) -> str | None:
         """Put the part into the storage; its path when there is one."""
-        if self._file is None or self.place is None:
-            return None
-        self._file.flush()
-        path = f"{self.place.folder}/.{self.name}.jsonl"
-        self.place.storage.keep_copy(path, Path(self._file.name))
-        self._file.close()
-        return path
+        return self.part.close() if self.part is not None else None
 
     def abort(self) -> None:
         """Leave nothing."""
-        if self._file is not None:
-            self._file.close()
-
-    def _write(self, row: dict[str, str | None]) -> None:
-        if self._file is None:
-            self._file = tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl")  # noqa: SIM115
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if self.part is not None:
+            self.part.abort()
 
 
 def load_kernel(spec: LoadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -155,7 +130,7 @@ def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAn
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     name = f"{partition:05d}-{attempt}-{spec.token}"
     writer = DataFileWriter(spec.write, name)
-    rejects, taken = _Rejects(spec.rejects, name), _Taken(spec.counted)
+    rejects, taken = _Rejects(RejectPart(spec.rejects, name) if spec.rejects else None), _Taken(spec.counted)
     try:
         _split(spec, map(taken.noted, batches), writer, rejects)
         written = tuple(file.to_row() for file in writer.close())

@@ -75,7 +75,8 @@ def _packed(error: UserError) -> bytes:
 
 def _facts(error: UserError) -> tuple[str, str, str, str]:
     message = str(error).removeprefix(f"{error.field}: ")
-    return type(error).__name__, error.reason.value, message, error.field
+    kind = next((name for name, kind in _KINDS.items() if isinstance(error, kind)), type(error).__name__)
+    return kind, error.reason.value, message, error.field
 
 
 def _made(kind: str, reason: str, message: str, field: str) -> UserError:

@@ -73,6 +73,8 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             inserted=counts.get("rowsInserted", 0),
             ignored=counts.get("rowsIgnored", 0),
             copied=counts.get("rowsCopied", 0),
+            rejected=counts.get("rowsRejected", 0),
+            waiting=counts.get("rowsWaiting", 0),
         ),
         bytes=MergeBytes(
             candidate=counts.get("bytesCandidate", 0),
@@ -81,6 +83,7 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             inserted=counts.get("bytesInserted", 0),
             deletes=counts.get("bytesDeletes", 0),
         ),
+        rejected_path=shorten(report.rejected_path or "", 2048),
         pruned=_pruned(report),
         funnel=_funnel(report),
         defaulted_columns=_defaulted(report),

@@ -51,6 +51,7 @@ from skipstone_operator.resources.mergejob import (
 )
 from skipstone_operator.resources.rules.amounts import read_seconds
 from skipstone_operator.resources.secondaryindex import Maintenance
+from skipstone_operator.resources.source import BadRecords
 from skipstone_operator.worlds.subjects import (
     AnySubject,
     ClaimFacts,
@@ -266,7 +267,7 @@ def build_job_task(job: JobSubject) -> Task:
     if source.consume is ConsumePolicy.NEW:
         source = replace(source, consumer=consumer_of(job))
     if isinstance(spec, LoadJobSpec):
-        bad = BadRecordsSpec(policy=spec.bad_records.policy, max_count=spec.bad_records.max_count)
+        bad = _bad_records(spec.bad_records)
         return {"load": LoadTask(source=source, mode=spec.mode, bad_records=bad, time_zone=spec.time_zone)}
     return {"merge": _build_merge_task(spec, source)}
 
@@ -299,7 +300,12 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
         pruning=spec.pruning.strategy,
         target_where=spec.target_where,
         disabled_stages=spec.pruning.disabled_stages,
+        bad_records=_bad_records(spec.bad_records) if spec.bad_records is not None else None,
     )
+
+
+def _bad_records(spec: BadRecords) -> BadRecordsSpec:
+    return BadRecordsSpec(policy=spec.policy, max_count=spec.max_count)
 
 
 def _clause(

@@ -6,8 +6,9 @@ same functions; Spark only brings all changes of a key together in between.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.contract.requests import MergeTask
 from skipstone_core.merging.evolution import refuse_names
 from skipstone_core.merging.feeds import (
     MISSING_COLUMN,
@@ -30,11 +32,13 @@ from skipstone_core.merging.feeds import (
     feed_task,
     truncated,
 )
+from skipstone_core.merging.holds import HeldRow
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
 from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 
 from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import unpack_bits
+from skipstone.runs.merging.leavingout import LeftOut, require_allowed
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.runs.merging.source import (
     ANSWER,
@@ -52,13 +56,24 @@ from skipstone.runs.merging.source import (
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.feeds.batches import batch_schema
 from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
-from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve_changes
-from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
+from skipstone.sources.feeds.rejecting.records import keep_records
+from skipstone.sources.feeds.rejecting.sifting import Holding, Link, spread_stops
+from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve
+from skipstone.sources.feeds.shapes import (
+    FAULT_COLUMN,
+    LOG_COLUMN,
+    ORDER_COLUMN,
+    ORIGIN_COLUMN,
+    TABLE_COLUMN,
+    FeedTarget,
+)
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, UnknownColumn, merged_tallies, tally
 from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, Defaults, merged_defaults, tally_defaults
 from skipstone.sources.groups import quoted
+from skipstone.sources.rejects import RejectPart
 from skipstone.sources.typed.filetypes import spark_type
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.records.heldrows import HeldTable
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import carrying, caught, opened
 from skipstone.tasks.mapping import map_batches
@@ -75,7 +90,8 @@ class FeedSlice:
 
     ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
     ``unknown``: what they have beside these. ``of_no_row``: messages that tell of no row.
-    ``defaults``: what they have in nullable columns with a default.
+    ``defaults``: what they have in nullable columns with a default. ``left_out``: changes that are in no slice;
+    ``links``: messages that change keys.
     """
 
     slice: ChangeSlice | None
@@ -85,16 +101,19 @@ class FeedSlice:
     unknown: Mapping[str, UnknownColumn]
     of_no_row: int
     defaults: Defaults
+    left_out: LeftOut = field(default_factory=LeftOut)
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Feed:
-    """A feed on its way: what it is read for, its files and its plan."""
+    """A feed on its way: what it is read for, its files and its plan. ``holding``: None where no change is left out."""
 
     target: FeedTarget
     files: tuple[FeedFile, ...]
     planned: Changes
     truncation: Truncation | None = None
+    holding: Holding | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -104,25 +123,30 @@ class _Feed:
     @property
     def resolution(self) -> Resolution:
         columns = tuple(column.name for column in self.target.carried)
-        return Resolution(keys=self.planned.plan.keys, columns=columns, truncation=self.truncation)
+        keys, truncation = self.planned.plan.keys, self.truncation
+        return Resolution(keys=keys, columns=columns, truncation=truncation, holding=self.holding)
 
 
 def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """Read, check and write down the feed in this process; None when it is not small. Raises as ``read_feed``."""
-    feed = _planned(site, files)
+    held = _held(site, table)
+    feed = _planned(site, files, held)
     if site.listing.total_bytes > min(HERE_BYTES, site.share.source_bytes):
         return None
     changes = _changes_here(site, feed)
     if changes is None:
         return None
     if added := _added(site, table, tally(changes.column(UNKNOWN_COLUMN))):
-        feed = _planned(site, files, added)
+        feed = _planned(site, files, held, added)
         changes = _changes_here(site, feed)
         if changes is None:
             return None
-    feed = _with_truncation(feed, site, files, find_truncation(changes))
-    answer = caught(lambda: _slice(changes, feed.resolution, site.scratch), site.scratch.where)
-    return _kept(site, feed, [opened(answer)])
+    rows = changes
+
+    def sliced(feed: _Feed) -> list[object]:
+        return [opened(caught(lambda: _slice(rows, feed.resolution, site.scratch), site.scratch.where))]
+
+    return _settled(site, _with_truncation(feed, site, files, find_truncation(changes)), sliced)
 
 
 def _changes_here(site: SourceSite, feed: _Feed) -> pa.Table | None:
@@ -144,18 +168,42 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     Raises BadSpec for a task that does not fit the table, BadData for messages that cannot be used, for changes of
     several tables or of one row in several logs, and for a source that changed while it was read.
     """
-    feed = _planned(site, files)
+    held = _held(site, table)
+    feed = _planned(site, files, held)
     frame = _frame(spark, site, feed)
     if site.task.source.unknown_columns is UnknownColumns.ADD:
         found = frame.where(sf.col(UNKNOWN_COLUMN).isNotNull()).select(UNKNOWN_COLUMN).distinct().toArrow()
-        feed = _planned(site, files, _added(site, table, tally(found.column(UNKNOWN_COLUMN))))
+        feed = _planned(site, files, held, _added(site, table, tally(found.column(UNKNOWN_COLUMN))))
         frame = _frame(spark, site, feed)
     if feed.target.allow_truncate:
         found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
         feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
-    kernel = _slice_kernel(feed.schema, feed.resolution, site.scratch)
-    answers = map_batches(_by_key(frame, site, feed.planned.plan), kernel, ANSWER_DDL).collect()
-    return _kept(site, feed, [opened(bytes(answer.answer)) for answer in answers])
+    by_key = _by_key(frame, site, feed.planned.plan)
+
+    def sliced(feed: _Feed) -> list[object]:
+        kernel = _slice_kernel(feed.schema, feed.resolution, site.scratch)
+        answers = map_batches(by_key, kernel, ANSWER_DDL).collect()
+        return [opened(bytes(answer.answer)) for answer in answers]
+
+    return _settled(site, feed, sliced)
+
+
+def _held(site: SourceSite, table: Table) -> HeldTable:
+    """What the table remembers of rows of which changes were left out, by the keys of the task."""
+    return HeldTable.of(site.memory, table, json.dumps(sorted(key.target for key in site.task.keys)))
+
+
+def _settled(site: SourceSite, feed: _Feed, sliced: Callable[[_Feed], list[object]]) -> Changes:
+    """The changes of ``feed``, ``sliced`` until no message is applied in part."""
+    while True:
+        parts = [part for part in sliced(feed) if isinstance(part, FeedSlice)]
+        if feed.holding is None:
+            return _kept(site, feed, parts)
+        links = [link for part in parts for link in part.links]
+        stops = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
+        if all(key in feed.holding.stops for key in stops):
+            return _kept(site, feed, parts)
+        feed = replace(feed, holding=replace(feed.holding, stops={**feed.holding.stops, **stops}))
 
 
 def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn]) -> tuple[NestedField, ...]:
@@ -167,15 +215,25 @@ def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn])
     return plan_columns(table, types)
 
 
-def _planned(site: SourceSite, files: FileSet, added: tuple[NestedField, ...] = ()) -> _Feed:
+def _planned(site: SourceSite, files: FileSet, held: HeldTable, added: tuple[NestedField, ...] = ()) -> _Feed:
     task, schema = feed_task(site.task), with_fields(files.schema, added)
     target = feed_target(task, schema)
     zone = time_zone(task)
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in target.carried]
     plan = plan_merge(task, target_schema(schema), (*source, *control_columns()), zone)
     plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
-    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)
-    return _Feed(target=target, files=feed_files(site.listing, task.source.change_format), planned=planned)
+    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added, held=held)
+    listed = feed_files(site.listing, task.source.change_format)
+    return _Feed(target=target, files=listed, planned=planned, holding=_holding(task, target, held, listed))
+
+
+def _holding(task: MergeTask, target: FeedTarget, held: HeldTable, files: Sequence[FeedFile]) -> Holding | None:
+    """What is known before of changes that are left out; None when none can be."""
+    only_rejected = bool(task.source.only_rejected)
+    if not (target.rejects or held.rows or only_rejected):
+        return None
+    paths = tuple(file.stored.name for file in files)
+    return Holding(rows=held.rows, files=paths, only_rejected=only_rejected)
 
 
 def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:
@@ -187,14 +245,40 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
     schema = with_fields(files.schema, feed.planned.columns)
     other = plan_merge(task, target_schema(schema), (*source, *control_columns()), time_zone(task))
     plan = replace(plan, when_not_matched_by_source=other.when_not_matched_by_source)
-    return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found)
+    holding = feed.holding and replace(feed.holding, rows=_overtaken(feed.holding.rows))
+    return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found, holding=holding)
 
 
-def _kept(site: SourceSite, feed: _Feed, answers: Sequence[object]) -> Changes:
-    parts = [one for one in answers if isinstance(one, FeedSlice)]
+def _overtaken(rows: Mapping[str, HeldRow]) -> Mapping[str, HeldRow]:
+    """``rows`` after a truncate: nothing is missing of them."""
+    return {key: HeldRow(overtaken=row.overtaken | frozenset(row.missing)) for key, row in rows.items()}
+
+
+def _kept(site: SourceSite, feed: _Feed, parts: Sequence[FeedSlice]) -> Changes:
     require_one_table(name for part in parts for name in part.tables)
-    planned = replace(feed.planned, leaves=_leaves(site, feed.target, parts))
+    leaves = _leaves(site, feed.target, parts)
+    left = LeftOut.merged([part.left_out for part in parts], [file.stored.name for file in feed.files])
+    if feed.truncation is not None and feed.holding is not None:
+        left = replace(left, rows={**feed.holding.rows, **left.rows})
+    require_allowed(site.task.bad_records, left)
+    left = replace(left, parts=_kept_records(site, feed, left))
+    planned = replace(feed.planned, leaves=leaves, left_out=left)
     return written_down(site, planned, [part.slice for part in parts if part.slice is not None])
+
+
+def _kept_records(site: SourceSite, feed: _Feed, left: LeftOut) -> tuple[str, ...]:
+    """Write down what is left out, if it is to be kept; the files."""
+    if site.rejects is None or not left.rejected:
+        return ()
+    part = RejectPart(site.rejects, f"{site.scratch.name}-{attempt_id()}")
+    try:
+        for number, reasons in left.reasons.items():
+            keep_records(feed.files[number].stored, feed.target, reasons, part)
+        path = part.close()
+    except BaseException:
+        part.abort()
+        raise
+    return (path,) if path else ()
 
 
 def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) -> Leaves:
@@ -223,17 +307,28 @@ def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) ->
 def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
     of_no_row = pc.equal(changes.column(OP_COLUMN), NO_ROW)
     changes = changes.filter(pc.invert(of_no_row))
-    writes = changes.filter(pc.equal(changes.column(OP_COLUMN), UPSERT))
-    rows = resolve_changes(changes, how)
+    writes = changes.filter(
+        pc.and_(pc.equal(changes.column(OP_COLUMN), UPSERT), pc.is_null(changes.column(FAULT_COLUMN)))
+    )
+    resolved = resolve(changes, how)
+    rows, sifted = resolved.rows, resolved.sifted
+    left = LeftOut()
+    if sifted is not None:
+        left = LeftOut(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
+    read = changes.num_rows - len(left.rejected) - left.skipped - left.passed
     made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
+    if made is None:  # a later truncate stands for all of them
+        left = replace(left, skipped=left.skipped + read)
     return FeedSlice(
-        slice=replace(made, read=changes.num_rows) if made is not None else None,
+        slice=replace(made, read=read) if made is not None else None,
         tables=frozenset(changes.column(TABLE_COLUMN).unique().to_pylist()),
         writes=bool(writes.num_rows),
         present=_present(writes, how.columns),
         unknown=tally(writes.column(UNKNOWN_COLUMN)),
         of_no_row=pc.sum(of_no_row).as_py() or 0,
         defaults=tally_defaults(writes.column(DEFAULTED_COLUMN)),
+        left_out=left,
+        links=sifted.links if sifted is not None else (),
     )
 
 

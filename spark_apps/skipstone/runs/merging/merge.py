@@ -22,7 +22,7 @@ from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, MergeTask, RunKind, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
-from skipstone_core.history.commits import Conflicted, Outcome
+from skipstone_core.history.commits import Committed, Conflicted, Outcome
 from skipstone_core.merging.merges import MergeCounts, switched_off
 from skipstone_core.merging.unused import told_skipped
 from skipstone_core.reasons import Reason
@@ -40,12 +40,13 @@ from skipstone.runs.intake import (
     take_source,
 )
 from skipstone.runs.merging.feed import read_feed, read_feed_here
+from skipstone.runs.merging.leavingout import HoldsUpdate
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
-from skipstone.runs.reporting.leftout import defaulted_summary, recall_unused, unused_summary
+from skipstone.runs.reporting.leftout import defaulted_summary, recall_unused, rejected_summary, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -54,11 +55,13 @@ from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.rejects import clear_rejects, keep_rejects, reject_place, rejects_kept
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.records.heldrows import HoldsMemory
 from skipstone.tables.shaping.evolution import fits, with_columns
 from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
@@ -140,8 +143,12 @@ def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sha
         return replace(job.end(NOTHING, MergeCounts()), message=NO_NEW_FILES)
     if not isinstance(intake, Intake):
         return job.end(intake, MergeCounts())
-    with open_scratch(request) as scratch:
+    with open_scratch(request) as scratch, rejects_kept(request):
         outcome, rewrite = _plan_until_settled(job, intake, scratch)
+        if isinstance(outcome, Conflicted):
+            clear_rejects(request)
+    if isinstance(outcome, Committed):
+        reporter.reject(rewrite.left_out.told, rewrite.left_out.path)
     return job.end(outcome, rewrite.counts, rewrite.funnel)
 
 
@@ -160,6 +167,7 @@ def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_
             return reporter.judge(intake, {})
         with open_scratch(request) as scratch:
             _, rewrite = _plan_until_settled(job, intake, scratch)
+        reporter.reject(rewrite.left_out.told, None)
         return _planned(job, rewrite.counts, rewrite.funnel)
     finally:
         forget_job(request)
@@ -221,8 +229,8 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
             with job.reporter.stage("plan"):
                 pinned = PinnedTable(table, read_file_set(table))
             schema_id = pinned.files.pinned.schema_id
-            if changes is None or changes.schema_id != schema_id or not fits(table, changes.columns):
-                changes = _read(job, intake.listing, scratch, pinned)
+            if changes is None or changes.schema_id != schema_id or not _still_fits(changes, table):
+                changes = _accepted(job, _read(job, intake.listing, scratch, pinned))
                 _tell_left(job.reporter, changes.leaves)
             outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
         except (DependencyUnavailable, OSError) as error:
@@ -234,6 +242,19 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
             break
         job.reporter.progress(f"planning again: {outcome.message}")
     return outcome, rewrite
+
+
+def _still_fits(changes: Changes, table: Table) -> bool:
+    """Whether ``changes`` were read for ``table`` as it is now."""
+    return fits(table, changes.columns) and (changes.held is None or changes.held.is_of(table))
+
+
+def _accepted(job: _Job, changes: Changes) -> Changes:
+    """``changes``, whose records that are left out take the place of those that were kept before."""
+    left = changes.left_out
+    if left.parts:
+        changes = replace(changes, left_out=replace(left, path=keep_rejects(job.request, left.parts)))
+    return changes
 
 
 def _head(table: Table) -> int | None:
@@ -266,7 +287,14 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
 
 def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
-    site = SourceSite(task=job.task, listing=listing, scratch=scratch, share=job.share)
+    site = SourceSite(
+        task=job.task,
+        listing=listing,
+        scratch=scratch,
+        share=job.share,
+        memory=HoldsMemory(warehouse=job.request.warehouse),
+        rejects=None if job.is_dry else reject_place(job.request, job.task.bad_records),
+    )
     is_feed = job.task.source.change_format is not None
     with job.reporter.stage("read"), readable(listing):
         changes = (read_feed_here if is_feed else read_changes_here)(site, pinned.table, pinned.files)
@@ -334,6 +362,7 @@ def _tasks(job: _Job, changes: Changes, target: PinnedTable, pruned: Pruned, doi
 def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intake: Intake) -> TableCommit:
     job.reporter.learn(encode(rewrite.counts), rewrite.funnel)
     job.reporter.progress("committing")
+    left = changes.left_out
     return TableCommit(
         pinned=files.pinned,
         added=rewrite.added,
@@ -344,15 +373,17 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
         read=rewrite.read,
         columns=changes.columns,
         txn=job.request.txn,
-        record=source_record(intake, encode(rewrite.counts)),
+        record=replace(source_record(intake, encode(rewrite.counts), job.task.source), rejected_path=left.path),
         summary={
             **_summary(rewrite, job.reporter.stages_ms),
             **unused_summary(changes.leaves.columns, changes.leaves.total),
             **defaulted_summary(changes.leaves.defaulted),
+            **rejected_summary(left.told, left.path),
         },
         guard=lambda table, added: _guard(changes, table, added),
         unique_source=is_unique(job.task.source),
-        ledger=intake.ledger,
+        ledger=HoldsUpdate(held=changes.held, rows=left.rows, other=intake.ledger) if changes.held else intake.ledger,
+        is_partial=bool(left.rejected),
     )
 
 

@@ -33,6 +33,7 @@ from skipstone.kernels.merging import (
     write_inserts,
 )
 from skipstone.pruning.funnel import Candidates
+from skipstone.runs.merging.leavingout import LeftOut
 from skipstone.runs.merging.places import require_all_places
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
@@ -67,7 +68,7 @@ class Rewrite:
     """What a merge is about to commit. Of a dry run only the counts and the funnel are of use.
 
     ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
-    ``read``: data files with rows that have a source row, none of which changes.
+    ``read``: data files with rows that have a source row, none of which changes. ``left_out``: changes of the source.
     """
 
     added: tuple[DataFile, ...]
@@ -78,6 +79,7 @@ class Rewrite:
     read: tuple[DataFile, ...]
     counts: MergeCounts
     funnel: tuple[FunnelStage, ...]
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, pruned: Pruned) -> Rewrite:
@@ -109,6 +111,7 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
         read=tuple(files.data_file(result.file_id) for result in results if result.only_read),
         counts=_counts(changes, files, pruned.candidates, results, moved),
         funnel=_with_join(pruned.funnel, results, started),
+        left_out=changes.left_out,
     )
 
 
@@ -224,7 +227,7 @@ class _Moved:
 def _counts(
     changes: Changes, files: FileSet, candidates: Candidates, results: Sequence[FileResult], moved: _Moved
 ) -> MergeCounts:
-    superseded = changes.rows_superseded
+    superseded, left = changes.rows_superseded, changes.left_out
     return MergeCounts(
         files_total=len(files),
         files_candidate=len(candidates.files),
@@ -232,7 +235,7 @@ def _counts(
         files_rewritten=sum(result.rewritten for result in results),
         files_marked=sum(result.marked for result in results),
         rows_source=changes.rows_read,
-        rows_matching=changes.rows_read - superseded - moved.rows_inserted - moved.rows_unmatched,
+        rows_matching=changes.rows_read - len(left.rejected) - superseded - moved.rows_inserted - moved.rows_unmatched,
         rows_superseded=superseded,
         rows_unmatched=moved.rows_unmatched,
         rows_matched=sum(result.rows_matched for result in results),
@@ -241,6 +244,8 @@ def _counts(
         rows_inserted=moved.rows_inserted,
         rows_ignored=sum(result.rows_ignored for result in results),
         rows_copied=sum(result.rows_copied for result in results),
+        rows_rejected=left.faults,
+        rows_waiting=left.waiting,
         bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),
         bytes_removed=_bytes(moved.removed),
         bytes_rewritten=_bytes(moved.rewritten),

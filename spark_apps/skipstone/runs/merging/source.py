@@ -8,7 +8,7 @@ Must not know files of the target except by their key ranges.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from zoneinfo import ZoneInfo
 
@@ -37,6 +37,7 @@ from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
+from skipstone.runs.merging.leavingout import LeftOut
 from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
@@ -55,9 +56,11 @@ from skipstone.sources.reading import (
     SourceRead,
     read_source,
 )
+from skipstone.sources.rejects import RejectPlace
 from skipstone.sources.unused import add_up, are_counted, counted_text, merged_counts, unused_columns, values_known
 from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.records.heldrows import HeldTable, HoldsMemory
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import caught, opened
 from skipstone.tasks.mapping import map_batches
@@ -97,7 +100,8 @@ class Changes:
     """The materialized source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
 
     ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it. ``leaves``:
-    what of the source nothing uses.
+    what of the source nothing uses. ``left_out``: its changes that are not applied. ``held``: what the table remembers
+    of rows of which changes were left out; None where it remembers none of them.
     """
 
     plan: MergePlan
@@ -105,17 +109,19 @@ class Changes:
     schema_id: int
     columns: tuple[NestedField, ...] = ()
     leaves: Leaves = Leaves()
+    left_out: LeftOut = field(default_factory=LeftOut)
+    held: HeldTable | None = None
 
     @property
     def rows_read(self) -> int:
-        """Rows of the source, superseded ones included."""
-        return sum(one.read for one in self.slices)
+        """Rows of the source, superseded ones and those that are left out included."""
+        return sum(one.read for one in self.slices) + self.left_out.skipped + len(self.left_out.rejected)
 
     @property
     def rows_superseded(self) -> int:
         """Rows that a later one of their key stands for, or includes."""
         others = sum(one.others for one in self.slices) if self.plan.composes else 0
-        return self.rows_read - self.rows + others
+        return self.rows_read - len(self.left_out.rejected) - self.rows + others
 
     @property
     def rows(self) -> int:
@@ -125,12 +131,18 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSite:
-    """Where and how the source is read. ``scratch``: of this process alone."""
+    """Where and how the source is read. ``scratch``: of this process alone.
+
+    ``memory``: of rows of which changes were left out. ``rejects``: where those are kept that are left out now; None:
+    nowhere.
+    """
 
     task: MergeTask
     listing: SourceListing
     scratch: Scratch
     share: DriverShare
+    memory: HoldsMemory
+    rejects: RejectPlace | None = None
 
 
 def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -172,8 +184,8 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
 
 def _with_absent(rows: pa.Table, absent: Sequence[SourceColumn], partial: PartialRows) -> pa.Table:
     """``rows``, which have all other columns, with those that no row has, and the bits that say so."""
-    for field in _kernel_schema(absent):
-        rows = rows.append_column(field, nulls(rows.num_rows, field.type))
+    for kind in _kernel_schema(absent):
+        rows = rows.append_column(kind, nulls(rows.num_rows, kind.type))
     lacks = np.isin(partial.columns, [one.name for one in absent])
     return rows.append_column(KEPT_COLUMN, pack_bits(np.tile(lacks, (rows.num_rows, 1))))
 

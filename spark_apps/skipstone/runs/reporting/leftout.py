@@ -22,6 +22,8 @@ from skipstone.tables.catalogs import load_table
 UNUSED_SUMMARY = "skipstone.unused-columns"
 #: JSON of pairs of names and rows: columns in which the source may have defaults in place of nulls.
 DEFAULTED_SUMMARY = "skipstone.defaulted-columns"
+#: JSON of a sentence about changes that a merge left out, and of the folder that has them.
+REJECTED_SUMMARY = "skipstone.rejected"
 
 
 def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, str]:
@@ -36,6 +38,14 @@ def defaulted_summary(columns: Sequence[UnusedColumn]) -> Mapping[str, str]:
     """Return what the summary of a commit says of columns with defaults in place of nulls; nothing without any."""
     pairs = [[column.name, column.rows] for column in columns]
     return {DEFAULTED_SUMMARY: json.dumps(pairs, ensure_ascii=False)} if pairs else {}
+
+
+def rejected_summary(told: str, path: str | None) -> Mapping[str, str]:
+    """Return what the summary of a commit says of changes that are left out; nothing without any.
+
+    ``told``: a sentence; ``path``: where they are kept, None where they are not.
+    """
+    return {REJECTED_SUMMARY: json.dumps({"message": told, "path": path}, ensure_ascii=False)} if told else {}
 
 
 def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: Reporter) -> None:
@@ -53,3 +63,5 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         pairs = (told["columns"], json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]"))
         unused, defaulted = (tuple(UnusedColumn(name=str(n), rows=rows) for n, rows in listed) for listed in pairs)
         reporter.leave(unused, int(told["total"]), defaulted=defaulted)
+        rejected = json.loads(snapshot.summary.get(REJECTED_SUMMARY) or '{"message": "", "path": null}')
+        reporter.reject(str(rejected["message"]), rejected["path"])

@@ -74,6 +74,7 @@ class Reporter:
         self._unused_total = 0
         self._unfed: tuple[str, ...] = ()
         self._defaulted: tuple[UnusedColumn, ...] = ()
+        self._rejected_path: str | None = None
 
     def note(self, text: str) -> None:
         """Add a sentence to the message of the last report."""
@@ -92,6 +93,12 @@ class Reporter:
         defaults in place of nulls. Takes the place of what was said before.
         """
         self._unused, self._unused_total, self._unfed, self._defaulted = unused, total, unfed, defaulted
+
+    def reject(self, told: str, path: str | None) -> None:
+        """Let the last report tell of records that are left out, and where they are kept."""
+        if told:
+            self.note(told)
+        self._rejected_path = path
 
     def ended(self, step: StepReport) -> None:
         """Let all reports from now on tell of a step that has ended, also that of a failure of a later one."""
@@ -185,7 +192,7 @@ class Reporter:
             reason=reason,
             snapshot_id="0" if record.is_empty else str(record.snapshot_id),
             counts=dict(record.counts),
-            rejected_path=record.rejected_path,
+            rejected_path=record.rejected_path or self._rejected_path,
         )
 
     def _deliver(self, send: Callable[[], None]) -> None:

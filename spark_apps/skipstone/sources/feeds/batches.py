@@ -5,7 +5,8 @@ Called by ``files``. A column that a change does not have is null in its batch, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +14,20 @@ import pyarrow as pa
 from propcache.api import cached_property
 from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import MISSING_COLUMN, OP_COLUMN, UPSERT
+from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN
 from skipstone_core.merging.unused import plain_name
 
 from skipstone.kernels.partial import Bits, pack_bits
+from skipstone.sources.feeds.rejecting.keytexts import KeyTexts
+from skipstone.sources.feeds.rejecting.salvaging import salvaged
 from skipstone.sources.feeds.shapes import (
     ABSENT,
+    FAULT_COLUMN,
     LOG_COLUMN,
     ORDER_COLUMN,
     ORIGIN_COLUMN,
+    OTHER_COLUMN,
     TABLE_COLUMN,
     UNAVAILABLE,
     Change,
@@ -31,6 +36,7 @@ from skipstone.sources.feeds.shapes import (
     Raw,
     Semantic,
     Semantics,
+    UnfitRecord,
     refused,
 )
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, noted
@@ -41,7 +47,7 @@ from skipstone.sources.feeds.values.placeholders import Placeholder
 from skipstone.sources.feeds.values.postgres import NO_NUMBER
 
 _CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
-            UNKNOWN_COLUMN, DEFAULTED_COLUMN)  # fmt: skip
+            UNKNOWN_COLUMN, DEFAULTED_COLUMN, FAULT_COLUMN, OTHER_COLUMN)  # fmt: skip
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON)
 
 
@@ -62,10 +68,14 @@ class Lacks:
 
 @dataclass(frozen=True)
 class Notes:
-    """What is told of each change: UNKNOWN_COLUMN and DEFAULTED_COLUMN, which is empty where nothing is told."""
+    """What is told of each change: UNKNOWN_COLUMN and DEFAULTED_COLUMN, which is empty where nothing is told.
+
+    ``fault``: why none of them can be applied.
+    """
 
     unknown: Sequence[str | None]
     defaulted: Sequence[str | None] = ()
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,21 @@ class BatchMaker:
     target: FeedTarget
     name: str
     number: int
+
+    def batches(self, changes: Sequence[Change], semantics: Semantics = None) -> Iterator[pa.RecordBatch]:
+        """Make batches of ``changes``, in their order: those that cannot be applied have a fault if the target says so.
+
+        Raises as ``batch`` does.
+        """
+        if not self.target.rejects:
+            yield self.batch(changes, semantics)
+            return
+        lines = [change.line for change in changes]
+        yield from salvaged(
+            lines,
+            lambda start, stop: self.batch(changes[start:stop], semantics),
+            lambda start, stop, fault: self._faulty(changes[start:stop], fault),
+        )
 
     def batch(self, changes: Sequence[Change], semantics: Semantics = None) -> pa.RecordBatch:
         """``changes``, which are of one schema. Raises BadData naming the line and the column that does not fit."""
@@ -93,10 +118,40 @@ class BatchMaker:
                 values = [None if left else value for value, left in zip(values, kept, strict=True)]
             semantic = semantics.get(column.name) if semantics is not None else None
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
+            self._require_value(arrays[-1], column, changes, kept)
         left_out = [UNAVAILABLE, NO_NUMBER, *(form for one in self._placeholders for form in one.forms)]
         unknown = noted(changes, self.target, semantics, left_out)
         defaulted = noted_defaults(changes, {column.name for column in carried}, semantics, self.number)
         return self.assembled(arrays, changes, Lacks(absent, unavailable), Notes(unknown, defaulted))
+
+    def _faulty(self, changes: Sequence[Change], fault: str) -> pa.RecordBatch:
+        """The changes of one message that cannot be applied: their keys, and which columns they would have set."""
+        carried, count = self.target.carried, len(changes)
+        absent = np.zeros((count, len(carried)), dtype=bool)
+        arrays = []
+        for at, column in enumerate(carried):
+            values = [change.values.get(column.name, ABSENT) for change in changes]
+            absent[:, at] = np.array([value is ABSENT for value in values]) | self._unavailable(values, column)
+            if column.is_key:
+                arrays.append(self.decoded(values, column, [change.line for change in changes]))
+            else:
+                arrays.append(pa.nulls(count, column.arrow))
+        none = [None] * count
+        return self.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), Notes(none, fault=fault))
+
+    def _require_value(self, array: pa.Array, column: FeedColumn, changes: Sequence[Change], kept: Bits) -> None:
+        """Raise UnfitRecord for a null that the table does not take, if faults are told one by one."""
+        if not (self.target.rejects and column.required and array.null_count):
+            return
+        nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=bool) & ~kept
+        for at in np.flatnonzero(nulls).tolist():
+            if changes[at].op == UPSERT:
+                raise self.required_null(column, changes[at].line)
+
+    def required_null(self, column: FeedColumn, line: int) -> UnfitRecord:
+        """Return the error for a null in a required ``column``."""
+        what = f"column '{column.name}': it is null, and the table requires a value: make the column optional"
+        return UnfitRecord(self.name, line, what)
 
     def assembled(
         self, arrays: Sequence[pa.Array], changes: Sequence[Change], lacks: Lacks, notes: Notes
@@ -116,8 +171,25 @@ class BatchMaker:
             pack_bits(lacks.unavailable & writes),
             pa.array(notes.unknown, pa.string()),
             pa.array(notes.defaulted or [None] * len(changes), pa.string()),
+            pa.array([notes.fault] * len(changes), pa.string()),
+            pa.array(self._others(arrays, changes), pa.string()),
         ]
         return pa.RecordBatch.from_arrays([*arrays, *control], schema=batch_schema(self.target))
+
+    def _others(self, arrays: Sequence[pa.Array], changes: Sequence[Change]) -> list[str | None]:
+        """OTHER_COLUMN: a message that changes a key is a delete and a write, one after the other."""
+        found: list[str | None] = [None] * len(changes)
+        pairs = [
+            at
+            for at, (first, second) in enumerate(itertools.pairwise(changes))
+            if first.line == second.line and (first.op, second.op) == (DELETE, UPSERT)
+        ]
+        if not pairs:
+            return found
+        texts = KeyTexts.of_columns(self.target, arrays)
+        for at in pairs:
+            found[at], found[at + 1] = texts.text(at + 1), texts.text(at)
+        return found
 
     def decoded(
         self, values: Sequence[Raw], column: FeedColumn, lines: Sequence[int], semantic: Semantic | None = None
@@ -126,8 +198,10 @@ class BatchMaker:
         try:
             return column_array(values, column, semantic, self._rules[column.name])
         except UnfitValue as error:
-            message = f"column '{column.name}': the value is not {error.what}"
-            raise refused(self.name, message, lines[error.position]) from error
+            message, line = f"column '{column.name}': the value is not {error.what}", lines[error.position]
+            if column.is_key:
+                raise refused(self.name, message, line) from error
+            raise UnfitRecord(self.name, line, message) from error
 
     def unread(self, column: FeedColumn, line: int) -> BadData:
         """The error for a value of ``column``, which feeds cannot carry."""

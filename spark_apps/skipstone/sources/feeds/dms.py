@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -23,7 +24,8 @@ from skipstone_core.merging.unused import SourceNames, plain_name, require_delim
 
 from skipstone.sources.feeds.batches import BatchMaker, Lacks, Notes
 from skipstone.sources.feeds.positions import dms_mark
-from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
+from skipstone.sources.feeds.rejecting.salvaging import salvaged
+from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, UnfitRecord, refused
 from skipstone.sources.feeds.unknown import noted_columns
 from skipstone.sources.feeds.values.texts import instant
 from skipstone.sources.feeds.values.times import require_years
@@ -44,7 +46,27 @@ _FIELD_CHARACTERS = 1 << 30
 
 def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     """The rows of a Csv file. Raises BadData naming file and line."""
-    target = maker.target
+    with _csv_rows_of(stored, maker.target) as (header, rows):
+        if header is not None:
+            _require_header(stored.name, header, maker.target)
+            yield from _csv_rows(stored.name, header, rows, maker)
+
+
+def csv_texts(stored: StoredFile, target: FeedTarget, lines: Collection[int]) -> Iterator[tuple[int, str]]:
+    """The rows of a Csv file that begin in ``lines``, as Csv. Raises BadData."""
+    with _csv_rows_of(stored, target) as (_, rows):
+        for line, row in rows:
+            if line in lines:
+                text = io.StringIO()
+                writer = csv.writer(text, delimiter=target.delimiter, quotechar=target.quote or None, lineterminator="",
+                                    quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
+                writer.writerow(row)
+                yield line, text.getvalue()
+
+
+@contextmanager
+def _csv_rows_of(stored: StoredFile, target: FeedTarget) -> Iterator[tuple[list[str] | None, Iterator[_Row]]]:
+    """The header, None of an empty file, and the rows behind it. Raises BadData for what is not Csv."""
     csv.field_size_limit(_FIELD_CHARACTERS)
     try:
         with open_binary(stored, READ_AHEAD) as binary:
@@ -53,10 +75,7 @@ def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatc
             rows = csv.reader(lines, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
                               quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
             header = next(rows, None)
-            if header is None:
-                return
-            _require_header(stored.name, header, target)
-            yield from _csv_rows(stored.name, header, lines.numbered(rows), maker)
+            yield header, lines.numbered(rows)
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
         raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
 
@@ -142,10 +161,10 @@ def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: Bat
         values = {key: _value(text, maker.target, keeps_empty=key in empties) for key, text in found.items()}
         changes.append(_change(name, maker.target, Change(op, values, mark, line)))
         if len(changes) == BATCH_ROWS:
-            yield maker.batch(changes)
+            yield from maker.batches(changes)
             changes = []
     if changes:
-        yield maker.batch(changes)
+        yield from maker.batches(changes)
 
 
 def _is_text(column: FeedColumn) -> bool:
@@ -196,10 +215,22 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             mark = _mark(stored.name, names)
             _require_once(stored.name, [name for name in names if name == OP or name in known])
             for batch in _exact_batches(stored, file, list(dict.fromkeys(names))):
-                yield _parquet_batch(_without_views(batch), line, mark, maker)
+                yield from _Rows(_without_views(batch), line, mark, maker).batches()
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
+
+
+def parquet_rows(stored: StoredFile, lines: Collection[int]) -> Iterator[tuple[int, dict[str, object]]]:
+    """The rows of a Parquet file with these numbers, from 1. Raises OSError."""
+    line = 1
+    with stored.open(buffering=0) as opened:
+        file = WholeFile(opened, coerce_int96_timestamp_unit="us")
+        for batch in file.batches(list(dict.fromkeys(file.schema_arrow.names)), rows=BATCH_ROWS):
+            for at in range(batch.num_rows):
+                if line + at in lines:
+                    yield line + at, batch.slice(at, 1).to_pylist()[0]
+            line += batch.num_rows
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -224,7 +255,7 @@ def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -
         return
     with stored.open(buffering=0) as opened:
         other = WholeFile(opened, file.metadata, coerce_int96_timestamp_unit="ns")
-        rows = _Rows(other.batches(wide, rows=BATCH_ROWS))
+        rows = _Regrouped(other.batches(wide, rows=BATCH_ROWS))
         for batch in batches:
             nanos = rows.take(batch.num_rows)
             for name in wide:
@@ -233,7 +264,7 @@ def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -
             yield batch
 
 
-class _Rows:
+class _Regrouped:
     """Rows that are read in other batches than they are taken in."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -268,10 +299,55 @@ def _require_once(name: str, columns: Sequence[str]) -> None:
         raise refused(name, f"the column '{twice}' stands twice in the file: give each column its own name")
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a file that begin with the row ``line``."""
+
+    batch: pa.RecordBatch
+    line: int
+    mark: Mark
+    maker: BatchMaker
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return their changes; those that cannot be applied have a fault if the target says so."""
+        if not self.maker.target.rejects:
+            yield _parquet_batch(self.batch, self.line, self.mark, self.maker)
+            return
+        yield from salvaged(range(self.batch.num_rows), self._good, self._faulty)
+
+    def _good(self, start: int, stop: int) -> pa.RecordBatch:
+        return _parquet_batch(self.batch.slice(start, stop - start), self.line + start, self.mark, self.maker)
+
+    def _faulty(self, start: int, stop: int, fault: str) -> pa.RecordBatch:
+        """The keys of rows that cannot be applied, and which columns they would have set."""
+        rows, line = self.batch.slice(start, stop - start), self.line + start
+        maker, names = self.maker, self.batch.schema.names
+        carried = maker.target.carried
+        arrays = [
+            _fitted(_values(rows, column.name), column, line, maker)
+            if column.is_key
+            else pa.nulls(rows.num_rows, column.arrow)
+            for column in carried
+        ]
+        absent = np.tile([column.name not in names for column in carried], (rows.num_rows, 1))
+        changes = _changes(_ops(rows, line, maker), self.mark, line)
+        notes = Notes([None] * rows.num_rows, fault=fault)
+        return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), notes)
+
+
+def _changes(ops: Sequence[str], mark: Mark, line: int) -> list[Change]:
+    return [Change(op, {}, mark, line + at) for at, op in enumerate(ops)]
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
+    values = batch.column(name)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMaker) -> pa.RecordBatch:
     target, names = maker.target, batch.schema.names
     ops = _ops(batch, line, maker)
-    changes = [Change(op, {}, mark, line + at) for at, op in enumerate(ops)]
+    changes = _changes(ops, mark, line)
     deletes = pa.array([op == DELETE for op in ops], pa.bool_())
     absent = np.zeros((batch.num_rows, len(target.carried)), dtype=bool)
     arrays = []
@@ -281,18 +357,26 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
             absent[:, at] = True
             arrays.append(pa.nulls(batch.num_rows, column.arrow))
             continue
-        values = batch.column(column.name)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        values = _values(batch, column.name)
         if column.is_key and values.null_count:
             raise refused(maker.name, f"the key column '{column.name}' holds null")
         if not column.is_key:  # what a delete says of them does not count
+            _require_values(values, column, changes, maker)
             values = pc.if_else(deletes, pa.scalar(None, values.type), values)
         arrays.append(_fitted(values, column, line, maker))
     known = {OP, *(column.name for column in target.columns)}
     others = {name: batch.column(name) for name in names if name not in known and names.count(name) == 1}
     unknown = noted_columns(others, [op != DELETE for op in ops])
     return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), Notes(unknown))
+
+
+def _require_values(values: pa.Array, column: FeedColumn, changes: Sequence[Change], maker: BatchMaker) -> None:
+    """Raise UnfitRecord for a null that the table does not take, if faults are told one by one."""
+    if not (maker.target.rejects and column.required and values.null_count):
+        return
+    nulls = pc.indices_nonzero(values.is_null()).to_pylist()
+    if (found := next((changes[at] for at in nulls if changes[at].op == UPSERT), None)) is not None:
+        raise maker.required_null(column, found.line)
 
 
 def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:
@@ -336,11 +420,13 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
             return require_years(found)
     except (pa.ArrowException, ValueError, OverflowError):
         pass
-    raise refused(
-        maker.name,
+    what = (
         f"column '{column.name}': a value of type {values.type} near row {line} is not of type {column.type} without "
-        "loss: change the table's type, or that of the task of AWS DMS",
     )
+    remedy = "loss: change the table's type, or that of the task of AWS DMS"
+    if column.is_key or not maker.target.rejects:
+        raise refused(maker.name, what + remedy)
+    raise UnfitRecord(maker.name, line, what + remedy)
 
 
 def _cast(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array | None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
-from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import BadRecordPolicy, ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.evolution import refuse_own_names
 from skipstone_core.reasons import Reason
@@ -89,6 +89,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
             arrow=arrow_type_of(field.field_type),
             is_key=field.name in keys,
             read=is_carried(field.field_type),
+            required=field.required,
         )
         for field in schema.fields
     )
@@ -111,6 +112,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         delimiter=options.delimiter,
         quote=options.quote,
         encoding=options.encoding,
+        rejects=task.bad_records is not None and task.bad_records.policy is not BadRecordPolicy.FAIL,
     )
 
 
@@ -185,10 +187,22 @@ def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]
     """
     maker = BatchMaker(target, file.stored.name, file.number)
     tables: set[str] = set()
-    for batch in _batches(file.stored, maker):
+    for batch in _explained(_batches(file.stored, maker), target):
         tables |= set(pc.unique(batch.column(TABLE_COLUMN)).to_pylist()) - {None}
         require_one_table(tables)
         yield batch
+
+
+def _explained(batches: Iterator[pa.RecordBatch], target: FeedTarget) -> Iterator[pa.RecordBatch]:
+    """``batches``; a message that cannot be used and that may not be left out says why not."""
+    try:
+        yield from batches
+    except BadData as error:
+        if not target.rejects or error.reason is not Reason.BAD_RECORDS:
+            raise
+        message = str(error).removeprefix(f"{error.field}: ")
+        why = "badRecords leaves out no change whose row or place in the feed is not known"
+        raise BadData(error.reason, f"{message} ({why})", field=error.field) from error
 
 
 def require_one_table(tables: Iterable[str]) -> None:
@@ -300,5 +314,5 @@ class _Held:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The batch of what waits."""
         if self._changes:
-            yield self._maker.batch(self._changes, self._semantics)
+            yield from self._maker.batches(self._changes, self._semantics)
         self._changes, self._bytes = [], 0

@@ -27,6 +27,9 @@ _CHANGE, _SNAPSHOT = b"\1", b"\0"
 #: Of PostgreSQL: a change in the first transaction that was read, before which no commit is told.
 _FIRST = b"\2"
 _BY_SEQUENCE = "by sequence"
+_BY_TIME = "by ts_ms"
+#: The log of Maxwell's changes without a position.
+_BY_TS = "by ts"
 #: The parts of an order of PostgreSQL around the flag, and where file and line begin, which ``batches`` adds.
 _LAST, _AT, _FILE = slice(0, 8), slice(9, 17), 25
 _LSN_BYTES = 24
@@ -75,7 +78,7 @@ def maxwell_mark(message: Fields, table: str) -> Mark:
     position = message.get("position")
     if position is None:
         order = _ZEROS if is_snapshot else flag + bytes(len(_ZEROS) - 1)
-        return Mark(table, "maxwell", None if is_snapshot else "by ts", order + _u64(time))
+        return Mark(table, "maxwell", None if is_snapshot else _BY_TS, order + _u64(time))
     place, _, _gtids = _text(position).partition("[")  # in GTID mode, the set of transactions follows
     file, _, at = place.rpartition(":")
     base, number = _binlog(file)
@@ -113,6 +116,13 @@ def one_binlog(logs: Sequence[str | None], orders: Sequence[bytes]) -> bool:
             return False
     places = [place for _, place in first.values()]
     return len({log.rpartition(" ")[2] for log, _ in first.values()}) == 1 and places == sorted(places)
+
+
+def is_exact_place(origin: str, log: str | None, order: bytes) -> bool:
+    """Return whether a mark tells one change from all others; else only its file and line do."""
+    if origin == "maxwell":
+        return log != _BY_TS and not order.startswith(_ZEROS)
+    return origin != "dms" and not origin.endswith(f" {_BY_TIME}")
 
 
 def dms_mark(*, is_full_load: bool) -> Mark:
@@ -201,7 +211,7 @@ def _oracle(source: Fields, flag: bytes, _time: int) -> _Place:
 
 def _by_time(_source: Fields, flag: bytes, _time: int) -> _Place:
     """Connectors that are not known: ``ts_ms`` follows."""
-    return _Place(flag, "by ts_ms")
+    return _Place(flag, _BY_TIME)
 
 
 _PLACES: Mapping[str, Callable[[Fields, bytes, int], _Place]] = {

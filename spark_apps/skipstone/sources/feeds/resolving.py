@@ -7,7 +7,7 @@ counts, and a column that it does not have comes from the change before it that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import source_keys
 from skipstone.kernels.partial import Bits, pack_bits, unpack_bits
 from skipstone.sources.feeds.positions import behind_snapshots, is_first, one_binlog
+from skipstone.sources.feeds.rejecting.keytexts import KeyTexts
+from skipstone.sources.feeds.rejecting.sifting import PLACE_COLUMN, Holding, Sifted, Stop, sift_changes
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN
 
 Bools = npt.NDArray[np.bool_]
@@ -38,11 +40,15 @@ class Truncation:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """How changes become one row a key. ``columns``: those of rows, in the order of their bits."""
+    """How changes become one row a key. ``columns``: those of rows, in the order of their bits.
+
+    ``holding``: changes may be left out; None: each of them must be applied.
+    """
 
     keys: tuple[BoundKey, ...]
     columns: tuple[str, ...]
     truncation: Truncation | None = None
+    holding: Holding | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,24 +81,63 @@ def find_truncation(changes: pa.Table) -> Truncation | None:
     return Truncation(order=last[ORDER_COLUMN], origin=last[ORIGIN_COLUMN], log=last[LOG_COLUMN])
 
 
-def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
-    """One row for each key of ``changes``, under ``how.names``.
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """One row a key, and what became of the changes that are in none of them."""
 
-    Raises BadData for changes of one row that come from several logs, whose order nothing tells, and for a row that is
-    left without a value.
+    rows: pa.Table
+    sifted: Sifted | None = None
+
+
+def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
+    """One row for each key of ``changes``, under ``how.names``. Raises as ``resolve`` does."""
+    return resolve(changes, how).rows
+
+
+def resolve(changes: pa.Table, how: Resolution) -> Resolved:
+    """One row for each key of ``changes``, under ``how.names``, and what was left out.
+
+    Raises BadData for changes of one row that come from several logs, whose order nothing tells, and, where none may be
+    left out, for a row that is left without a value.
     """
     others = pc.is_in(changes.column(OP_COLUMN), pa.array([TRUNCATE, NO_ROW]))
     changes = _after(changes.filter(pc.invert(others)), how.truncation)
     if not changes.num_rows:
-        return changes.select(how.names)
+        return Resolved(rows=changes.select(how.names))
+    changes, starts = _in_order(changes, how)
+    if how.holding is None:
+        runs = _runs(changes, starts, has_truncation=how.truncation is not None)
+        return Resolved(rows=_last_rows(changes, runs, how))
+    return _sifted(changes, starts, how, how.holding)
+
+
+def _in_order(changes: pa.Table, how: Resolution) -> tuple[pa.Table, Int64s]:
+    """``changes`` by key and order, and for each the first one of its key."""
+    if how.holding is not None:
+        changes = changes.append_column(PLACE_COLUMN, changes.column(ORDER_COLUMN))
     changes, starts = _sorted(changes, how)
     require_one_log(changes, starts)
     ordered = _behind_snapshots(changes, starts)
     if ordered is not None:
         changes, starts = _sorted(ordered, how)
-    changes, starts = _without_rewrites(changes, starts)
-    runs = _runs(changes, starts, has_truncation=how.truncation is not None)
-    return _last_rows(changes, runs, how)
+    return _without_rewrites(changes, starts)
+
+
+def _sifted(changes: pa.Table, starts: Int64s, how: Resolution, holding: Holding) -> Resolved:
+    """The last rows of what may be applied. A row that is left without a value stops where its value is missing."""
+    while True:
+        sifted = sift_changes(changes, starts, how.keys, holding)
+        if not sifted.changes.num_rows:
+            return Resolved(rows=sifted.changes.select(how.names), sifted=sifted)
+        has_truncation = how.truncation is not None
+        runs = _runs(sifted.changes, sifted.starts, has_truncation=has_truncation, recreates=sifted.recreates)
+        try:
+            return Resolved(rows=_last_rows(sifted.changes, runs, how), sifted=sifted)
+        except ValueMissing as error:
+            texts = KeyTexts.of_rows(sifted.changes, how.keys)
+            orders = sifted.changes.column(ORDER_COLUMN)
+            stops = {texts.text(row): Stop(orders[row].as_py(), error.what, is_fault=True) for row in error.rows}
+            holding = replace(holding, stops={**holding.stops, **stops})
 
 
 def _sorted(changes: pa.Table, how: Resolution) -> tuple[pa.Table, Int64s]:
@@ -179,14 +224,20 @@ def _without_rewrites(changes: pa.Table, starts: Int64s) -> tuple[pa.Table, Int6
     return changes.filter(pa.array(left)), before[starts][left]
 
 
-def _runs(changes: pa.Table, starts: Int64s, *, has_truncation: bool) -> _Runs:
+def _runs(changes: pa.Table, starts: Int64s, *, has_truncation: bool, recreates: Bools | None = None) -> _Runs:
+    """``recreates``: changes with which a life begins, as if the row was deleted before."""
     rows = len(starts)
     numbers = np.arange(rows, dtype=np.int64)
     deleted = np.asarray(pc.equal(changes.column(OP_COLUMN), DELETE).to_numpy(), dtype=bool)
     deaths = np.maximum.accumulate(np.where(deleted, numbers, -1))
     lives = np.where(deaths >= starts, deaths + 1, starts)
+    reborn = (lives > starts) | has_truncation
+    if recreates is not None and recreates.any():
+        births = np.maximum.accumulate(np.where(recreates, numbers, -1))
+        reborn |= births >= starts
+        lives = np.where(births >= starts, np.maximum(lives, births), lives)
     last = np.append(np.flatnonzero(starts[1:] != starts[:-1]), rows - 1)
-    return _Runs(starts, lives, last, (lives > starts) | has_truncation)
+    return _Runs(starts, lives, last, reborn)
 
 
 def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
@@ -207,7 +258,7 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
         else:
             columns[name] = picked.column(name)
     reborn = runs.reborn[last]
-    _require_values(lacking & reborn[:, None], how.columns)
+    _require_values(lacking & reborn[:, None], how, missing, runs)
     left &= ~reborn[:, None]
     return pa.table(
         {
@@ -237,13 +288,28 @@ def _filled(column: pa.ChunkedArray, kept: Bools, runs: _Runs) -> pa.ChunkedArra
     return column.take(pa.array(sources, mask=sources < 0))
 
 
-def _require_values(lacking: Bits, columns: Sequence[str]) -> None:
-    if lacking.any():
-        name = columns[int(np.argmax(lacking.any(axis=0)))]
-        raise BadData(
-            Reason.BAD_RECORDS,
-            f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: merge "
-            "a snapshot of the row, and run ALTER TABLE ... REPLICA IDENTITY FULL on the table in the source database "
-            "if keys of its rows change",
-            field="spec.source",
-        )
+class ValueMissing(BadData):
+    """Rows are left without a value. ``rows``: for each the number of the first change that leaves the value out."""
+
+    def __init__(self, what: str, rows: Sequence[int]) -> None:
+        super().__init__(Reason.BAD_RECORDS, what, field="spec.source")
+        self.what = what
+        self.rows = rows
+
+
+def _require_values(lacking: Bits, how: Resolution, missing: Bits, runs: _Runs) -> None:
+    """Raise ValueMissing. ``lacking``: by last row and column; ``missing``: by row and column."""
+    if not lacking.any():
+        return
+    name = how.columns[int(np.argmax(lacking.any(axis=0)))]
+    rows = []
+    for at in np.flatnonzero(lacking.any(axis=1)).tolist():
+        last = int(runs.last[at])
+        life = int(runs.lives[last])
+        rows.append(life + int(np.argmax((missing[life : last + 1] & lacking[at]).any(axis=1))))
+    raise ValueMissing(
+        f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: merge a "
+        "snapshot of the row, and run ALTER TABLE ... REPLICA IDENTITY FULL on the table in the source database if "
+        "keys of its rows change",
+        rows,
+    )

@@ -29,10 +29,24 @@ ORDER_COLUMN = "_skipstone_order"
 ORIGIN_COLUMN = "_skipstone_origin"
 LOG_COLUMN = "_skipstone_log"
 TABLE_COLUMN = "_skipstone_table"
+#: FAULT: why the change cannot be applied; null of one that can. Only keys and control columns of such a row count: its
+#: KEPT_COLUMN says which columns it would not have set. OTHER: of a message that changes a key, the other key, as
+#: ``rejecting.keytexts`` writes it.
+FAULT_COLUMN = "_skipstone_fault"
+OTHER_COLUMN = "_skipstone_other"
 
 
 class FeedError(Exception):
     """A message cannot be used: its text ends the sentence "'file', line 3: …"."""
+
+
+class UnfitRecord(BadData):
+    """One change cannot be applied, and its row is known. ``what``: why, in words; ``line``: where."""
+
+    def __init__(self, file: str, line: int, what: str) -> None:
+        super().__init__(Reason.BAD_RECORDS, f"'{file}', line {line}: {what}", field="spec.source")
+        self.line = line
+        self.what = what
 
 
 class _Absent:
@@ -71,13 +85,17 @@ class TableChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedColumn:
-    """A column of the table. ``arrow``: its type in kernels. ``read``: whether feeds can carry its type."""
+    """A column of the table. ``arrow``: its type in kernels. ``read``: whether feeds can carry its type.
+
+    ``required``: whether it may not be null.
+    """
 
     name: str
     type: IcebergType
     arrow: pa.DataType
     is_key: bool = False
     read: bool = True
+    required: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +124,7 @@ class FeedTarget:
     delimiter: str = ","
     quote: str = '"'
     encoding: str = "UTF-8"
+    rejects: bool = False
 
     @property
     def zone(self) -> ZoneInfo | None:

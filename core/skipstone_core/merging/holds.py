@@ -1,0 +1,173 @@
+"""Rows of which a merge left out a change: which of their later changes may be applied, and which wait with it.
+
+Used by the data plane when it resolves a change feed. A row is *held* while a change of it is missing. A change that
+sets every column that the missing ones would have set, or deletes the row, makes them obsolete; any other one would
+be applied as if nothing was missing. Must not know keys, files or feeds: a change is known by its place, as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from skipstone_core.errors import ContractViolation
+from skipstone_core.history.consumption import RecordPointer, decode_pointer, encode_pointer
+
+
+class Verdict(StrEnum):
+    """What becomes of a change. SKIP: it is obsolete, as a later one was applied before."""
+
+    APPLY = "Apply"
+    REJECT = "Reject"
+    SKIP = "Skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChange:
+    """One change of a row. ``place``: the same whenever the change is read. ``sets``: the columns whose values it has.
+
+    ``leaves``: it has columns whose values it does not tell, because they are unchanged.
+    ``fault``: it cannot be applied, whatever was before.
+    """
+
+    place: str
+    sets: frozenset[str] = frozenset()
+    is_delete: bool = False
+    leaves: bool = False
+    fault: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldRow:
+    """A row of which changes were left out. ``missing``: their places, in order; none: the row is whole again.
+
+    ``lost``: columns that a missing change sets; ``is_gone``: one of them deletes the row.
+    ``overtaken``: places of changes that must not be applied any more, because a later one was.
+    """
+
+    missing: tuple[str, ...] = ()
+    lost: frozenset[str] = frozenset()
+    is_gone: bool = False
+    overtaken: frozenset[str] = frozenset()
+
+    def covered_by(self, change: RowChange) -> bool:
+        """Return whether ``change`` makes all missing ones obsolete."""
+        if change.is_delete:
+            return True
+        return self.lost <= change.sets and not (self.is_gone and change.leaves)
+
+    def without(self, change: RowChange) -> HeldRow:
+        """Return the row after ``change`` was left out."""
+        if change.place in self.missing:
+            return self
+        return replace(
+            self,
+            missing=(*self.missing, change.place),
+            lost=self.lost | change.sets,
+            is_gone=self.is_gone or change.is_delete,
+        )
+
+    def after(self, change: RowChange) -> HeldRow:
+        """Return the row after ``change`` was applied: what was missing before it is overtaken."""
+        count = self.missing.index(change.place) + 1 if change.place in self.missing else len(self.missing)
+        left = self.missing[count:]
+        overtaken = self.overtaken | frozenset(self.missing[:count])
+        if left:
+            return replace(self, missing=left, overtaken=overtaken)
+        return HeldRow(overtaken=overtaken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The verdicts over changes of one row, in their order, and what is remembered of the row.
+
+    ``recreates``: for each change, whether the row is a new one with it, because a missing change deletes the old one.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    recreates: tuple[bool, ...]
+    row: HeldRow
+
+
+def judge_changes(row: HeldRow, changes: tuple[RowChange, ...], *, only_rejected: bool = False) -> Judged:
+    """Decide over all ``changes`` of one row in one run, in their order.
+
+    From the first one with a fault on, all are left out: what is kept of them is complete, and in order.
+    ``only_rejected``: they were left out before, so that those that were overtaken meanwhile are obsolete. In any other
+    run a change may come again, with those that were before and after it.
+    """
+    verdicts: list[Verdict] = []
+    recreates: list[bool] = []
+    stopped = False
+    for change in changes:
+        is_obsolete = only_rejected and change.place in row.overtaken and change.place not in row.missing
+        verdict = _verdict(row, change, is_obsolete=is_obsolete, stopped=stopped)
+        stopped = stopped or (verdict is not Verdict.SKIP and change.fault)
+        recreates.append(verdict is Verdict.APPLY and row.is_gone and _has_gap(row, change))
+        verdicts.append(verdict)
+        if verdict is Verdict.REJECT:
+            row = row.without(change)
+        elif verdict is Verdict.APPLY and row.missing:
+            row = row.after(change)
+    return Judged(verdicts=tuple(verdicts), recreates=tuple(recreates), row=row)
+
+
+def _verdict(row: HeldRow, change: RowChange, *, is_obsolete: bool, stopped: bool) -> Verdict:
+    if is_obsolete:
+        return Verdict.SKIP
+    if stopped or change.fault:
+        return Verdict.REJECT
+    return Verdict.APPLY if not _has_gap(row, change) or row.covered_by(change) else Verdict.REJECT
+
+
+def _has_gap(row: HeldRow, change: RowChange) -> bool:
+    """Whether a change before ``change`` is missing."""
+    return bool(row.missing) and row.missing[0] != change.place
+
+
+#: By the names of the key columns, and the text of the key.
+HeldRows = Mapping[str, Mapping[str, HeldRow]]
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HoldsRecord:
+    """All held rows of a table after one commit. ``previous``: the record of the commit before it that changed them."""
+
+    table_uuid: str
+    rows: HeldRows = field(default_factory=dict)
+    previous: RecordPointer | None = None
+
+
+def encode_holds(record: HoldsRecord) -> bytes:
+    """Return the content of a file that ``decode_holds`` reads."""
+    rows = {
+        names: {key: [row.missing, sorted(row.lost), row.is_gone, sorted(row.overtaken)] for key, row in of.items()}
+        for names, of in record.rows.items()
+    }
+    previous = encode_pointer(record.previous) if record.previous else None
+    raw = {"version": _VERSION, "table": record.table_uuid, "previous": previous, "rows": rows}
+    return json.dumps(raw, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_holds(content: bytes) -> HoldsRecord:
+    """Read what ``encode_holds`` wrote. Raises ContractViolation when it is something else."""
+    try:
+        raw = json.loads(content)
+        if raw["version"] != _VERSION:
+            raise ContractViolation(f"a record of held rows has version {raw['version']}: this image is too old for it")
+        rows = {
+            str(names): {
+                str(key): HeldRow(
+                    missing=tuple(missing), lost=frozenset(lost), is_gone=bool(gone), overtaken=frozenset(overtaken)
+                )
+                for key, (missing, lost, gone, overtaken) in of.items()
+            }
+            for names, of in raw["rows"].items()
+        }
+        previous = decode_pointer(raw["previous"]) if raw["previous"] else None
+        return HoldsRecord(table_uuid=str(raw["table"]), rows=rows, previous=previous)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContractViolation(f"a record of held rows cannot be read: {error}") from error

@@ -1,0 +1,55 @@
+"""Messages of a feed as text, by their lines: what people read of a change that was left out.
+
+Called once it is known which changes these are, so that no other message is ever kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Collection, Iterator, Mapping
+
+from skipstone_core.contract.requests import SourceFormat
+
+from skipstone.sources.feeds.avro import avro_messages
+from skipstone.sources.feeds.dms import csv_texts, parquet_rows
+from skipstone.sources.feeds.shapes import FeedTarget, Raw
+from skipstone.sources.rejects import RejectPart
+from skipstone.sources.text.headers import open_binary
+from skipstone.storage.port import READ_AHEAD, StoredFile
+
+
+def keep_records(stored: StoredFile, target: FeedTarget, reasons: Mapping[int, str], part: RejectPart) -> None:
+    """Write the messages of a file whose lines ``reasons`` names, in their order. Raises OSError, BadData."""
+    for line, text in _records(stored, target, reasons.keys()):
+        part.write({"file": stored.name, "line": line, "reason": reasons[line], "record": text})
+
+
+def _records(stored: StoredFile, target: FeedTarget, lines: Collection[int]) -> Iterator[tuple[int, str]]:
+    match target.format:
+        case SourceFormat.CSV:
+            return csv_texts(stored, target, lines)
+        case SourceFormat.AVRO:
+            messages = ((line, message) for line, (message, _) in enumerate(avro_messages(stored), 1))
+            return ((line, _json(message)) for line, message in messages if line in lines)
+        case SourceFormat.PARQUET:
+            return ((line, _json(row)) for line, row in parquet_rows(stored, lines))
+    return _lines(stored, lines)
+
+
+def _lines(stored: StoredFile, lines: Collection[int]) -> Iterator[tuple[int, str]]:
+    last = max(lines)
+    with open_binary(stored, READ_AHEAD) as binary:
+        for number, line in enumerate(binary, 1):
+            if number in lines:
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", "replace").rstrip("\r\n")
+            if number >= last:
+                return
+
+
+def _json(message: Raw) -> str:
+    return json.dumps(message, ensure_ascii=False, default=_text)
+
+
+def _text(value: Raw) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
