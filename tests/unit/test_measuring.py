@@ -251,6 +251,10 @@ def test_the_work_of_jobs_is_counted_by_table_from_zero(bench: Bench) -> None:
         bench.metrics.job_committed("lake", "flights", counts)
     bench.metrics.job_committed("lake", "flights", {"rowsLoaded": 7, "valuesIgnored": 3})
     assert bench.value("ignored_values_total", **table) == 3
+    assert bench.value("rejected_rows_total", **table, cause="Waiting") == 0
+    bench.metrics.job_committed("lake", "flights", {"rowsRejected": 2, "rowsWaiting": 4})
+    assert bench.value("rejected_rows_total", **table, cause="Rejected") == 2
+    assert bench.value("rejected_rows_total", **table, cause="Waiting") == 4
     assert bench.value("merge_rows_total", **table, change="Updated") == 10
     assert bench.value("merge_rows_total", **table, change="Inserted") == 0
     assert bench.value("load_rows_total", **table) == 7

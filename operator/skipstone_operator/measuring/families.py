@@ -74,6 +74,10 @@ FAMILIES: Mapping[str, Family] = {
 WORK: Mapping[str, Family] = {
     "load_rows": Family("Rows that LoadJobs loaded.", TABLE),
     "merge_rows": Family("Rows that MergeJobs changed.", (*TABLE, "change")),
+    "rejected_rows": Family(
+        "Rows that LoadJobs and MergeJobs left out: Rejected did not fit, Waiting fit and followed one of these.",
+        (*TABLE, "cause"),
+    ),
     "ignored_values": Family("Values in columns of sources that LoadJobs and MergeJobs did not use.", TABLE),
     "merge_files": Family("Live data files of the table as each MergeJob found them.", TABLE),
     "merge_pruned_files": Family("Files of these that the MergeJob did not read.", TABLE),

@@ -29,6 +29,8 @@ COUNTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rowsUpdated": ("merge_rows", ("Updated",)),
     "rowsDeleted": ("merge_rows", ("Deleted",)),
     "rowsInserted": ("merge_rows", ("Inserted",)),
+    "rowsRejected": ("rejected_rows", ("Rejected",)),
+    "rowsWaiting": ("rejected_rows", ("Waiting",)),
     "valuesIgnored": ("ignored_values", ()),
     "filesTotal": ("merge_files", ()),
     "filesPruned": ("merge_pruned_files", ()),

@@ -51,6 +51,8 @@ def _count(status: Raw) -> dict[str, int]:
         "rowsUpdated": int(rows.get("updated") or 0),
         "rowsDeleted": int(rows.get("deleted") or 0),
         "rowsInserted": int(rows.get("inserted") or 0),
+        "rowsRejected": int(status.get("rowsRejected") or 0) + int(rows.get("rejected") or 0),
+        "rowsWaiting": int(rows.get("waiting") or 0),
         "valuesIgnored": sum(int(one.get("rows") or 0) for one in _listed(status, "unusedColumns")),
         "filesTotal": total,
         "filesPruned": total - int(files.get("candidate") or 0),
