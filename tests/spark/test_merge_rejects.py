@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
@@ -29,7 +32,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadData
 
 from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
-from tests.spark.test_merge_feeds import PLACEHOLDER, event, lines
+from tests.spark.test_merge_feeds import PLACEHOLDER, event, flat, lines, maxwell
 
 Row = Mapping[str, Any]
 EVENTS = Schema(
@@ -151,3 +154,147 @@ def test_one_bad_message_never_stops_a_feed(
     report = merge(bed, "feeds/feed", None, infinity=Infinity.MAX, only_rejected=True)
     assert report.counts.get("rowsUpdated", 0) == report.counts.get("rowsInserted", 0) == 0
     assert names(bed)[1] == "whole"
+
+
+SOON = "soon"
+
+
+def debezium_avro(path: Path, seen: str) -> None:
+    text, number = ["null", "string"], "long"
+    fields = [{"name": name, "type": kind} for name, kind in zip(COLUMNS, (number, text, text, text), strict=True)]
+    source = dict.fromkeys(("connector", "name", "db", "schema", "table", "snapshot", "sequence"), "string")
+    source |= {"lsn": "long", "ts_ms": "long"}
+    image = {"type": "record", "name": "Value", "fields": fields}
+    schema = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", image]}, {"name": "after", "type": ["null", "Value"]},
+        {"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": [
+            {"name": name, "type": kind} for name, kind in source.items()]}},
+    ]}  # fmt: skip
+    with path.open("wb") as out:
+        fastavro.writer(out, fastavro.parse_schema(schema), [event("u", n, after=one) for n, one in changes(seen)])
+
+
+def json_lines(messages: Callable[[int, dict[str, Any]], Any]) -> Callable[[Path, str], None]:
+    def write(path: Path, seen: str) -> None:
+        path.write_text("".join(json.dumps(messages(n, one)) + "\n" for n, one in changes(seen)))
+
+    return write
+
+
+def dms_csv(path: Path, seen: str) -> None:
+    rows = [",".join(map(str, ("U", *one.values()))) for _, one in changes(seen)]
+    path.write_text("\n".join([",".join(("Op", *COLUMNS)), *rows]) + "\n")
+
+
+def dms_parquet(path: Path, seen: str) -> None:
+    pq.write_table(pa.Table.from_pylist([{"Op": "U", **one} for _, one in changes(seen)]), path)
+
+
+def changes(seen: str) -> list[tuple[int, dict[str, Any]]]:
+    """The second does not fit while ``seen`` is no moment; the third is of the same row."""
+    return [(1, row(1, "early")), (2, row(1, "bad", seen)), (3, row(1, "late")), (4, row(2, "fine"))]
+
+
+COLUMNS = ("id", "name", "seen", "essay")
+WRITERS = {
+    "flat": (ChangeFormat.DEBEZIUM_FLAT, SourceFormat.JSON, "1.json", json_lines(lambda n, one: flat("u", n, one)), 2),
+    "maxwell": (ChangeFormat.MAXWELL, SourceFormat.JSON, "1.json", json_lines(
+        lambda _, one: maxwell("update", {**one, "seen": one["seen"].removesuffix("Z")})), 2),
+    "avro": (ChangeFormat.DEBEZIUM, SourceFormat.AVRO, "1.avro", debezium_avro, 2),
+    "dms-csv": (ChangeFormat.DMS, SourceFormat.CSV, "20240501-100000123.csv", dms_csv, 3),
+    "dms-parquet": (ChangeFormat.DMS, SourceFormat.PARQUET, "20240501-100000123.parquet", dms_parquet, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_changes_of_every_format_are_left_out_kept_and_merged_once_they_fit(bed: MergeBed, form: str) -> None:
+    tool, kind, name, write, line = WRITERS[form]
+    events(bed)
+    for folder, seen in (("broken", SOON), ("repaired", T2)):
+        (bed.root / "feeds" / folder).mkdir(parents=True)
+        write(bed.root / "feeds" / folder / name, seen)
+
+    def apply(path: str, bad: BadRecordsSpec | None = REDIRECT, **source: Any) -> JobReport:
+        spec = SourceSpec(format=kind, paths=(path,), change_format=tool, **source)
+        return bed.merge(task_of("", source=spec, when_matched=(), when_not_matched=(), bad_records=bad))
+
+    with pytest.raises(BadData, match=rf"{name}'(, line|.* near row) {line}?.*column 'seen'|column 'seen'.*near row"):
+        apply("feeds/broken", None)
+    report = apply("feeds/broken")
+    assert {1: "early", 2: "fine"}.items() <= names(bed).items()
+    counts = adds_up(report)
+    assert (counts["rowsRejected"], counts["rowsWaiting"]) == (1, 1)
+    kept = rejected(bed, report)
+    assert [(one["file"], one["line"]) for one in kept] == [(f"feeds/broken/{name}", line + n) for n in (0, 1)]
+    assert "column 'seen'" in kept[0]["reason"]
+    assert "bad" in kept[0]["record"] and SOON in kept[0]["record"]
+
+    merge(bed, lines(bed, "newer.json", event("u", 9, after=row(2, "newer"))))
+    report = apply("feeds/repaired", only_rejected=True)
+    assert {1: "late", 2: "newer"}.items() <= names(bed).items()
+    assert adds_up(report)["rowsSource"] == 2
+
+
+def test_a_change_whose_row_is_not_known_stops_the_feed_and_names_its_place(bed: MergeBed) -> None:
+    events(bed)
+    good = event("u", 1, after=row(1, "good"))
+    for bad, said in (
+        ("{not json", "is no JSON object"),
+        (event("u", 2, after={"id": "x", "name": "b"}), "column 'id'"),
+        (event("u", 2, after={"name": "b"}), "key column 'id'"),
+        (event("d", 2, before={"id": 0}), "key column 'id'"),
+        ({"op": "t", **{name: value for name, value in good.items() if name != "op"}}, "truncate"),
+    ):
+        text = bad if isinstance(bad, str) else json.dumps(bad)
+        bed.text("stuck.json", json.dumps(good) + "\n" + text + "\n")
+        with pytest.raises(BadData, match=rf"'feeds/stuck.json', line 2: .*{said}.*badRecords leaves out no change"):
+            merge(bed, "feeds/stuck.json")
+    assert names(bed)[1] == "n1"
+
+
+def test_what_an_earlier_merge_left_out_stops_what_may_leave_out_nothing(bed: MergeBed) -> None:
+    """Whole rows go on; a change that would be applied as if nothing was missing is refused."""
+    events(bed)
+    report = merge(bed, lines(bed, "1.json", event("u", 1, after=row(1, "bad", FOREVER, "new essay"))), DROP)
+    assert report.rejected_path is None and "they are dropped" in report.message
+    adds_up(report)
+    partial = lines(bed, "2.json", event("u", 2, after=row(1, "partial", T1, PLACEHOLDER)))
+    with pytest.raises(BadData, match=r"earlier merge left out is missing.*source.onlyRejected"):
+        merge(bed, partial, None)
+    assert adds_up(merge(bed, partial, DROP))["rowsWaiting"] == 1
+    merge(bed, lines(bed, "3.json", event("r", 3, after=row(1, "whole"), snapshot="true")), None)
+    assert names(bed)[1] == "whole"
+    merge(bed, lines(bed, "4.json", event("u", 4, after=row(1, "on", T1, PLACEHOLDER))), None)
+    assert names(bed)[1] == "on"
+
+
+def test_a_row_left_without_a_value_waits_for_one(bed: MergeBed) -> None:
+    events(bed)
+    moved = [
+        event("d", 1, before=row(1, "n1")),
+        event("c", 2, after=row(1, "again", T0, PLACEHOLDER)),
+        event("u", 3, after=row(2, "fine")),
+    ]
+    report = merge(bed, lines(bed, "1.json", *moved))
+    assert 1 not in names(bed) and names(bed)[2] == "fine"
+    assert adds_up(report)["rowsRejected"] == 1
+    assert "column 'essay'" in rejected(bed, report)[0]["reason"]
+
+
+def test_a_truncate_makes_what_was_left_out_obsolete(bed: MergeBed) -> None:
+    events(bed)
+    merge(bed, lines(bed, "1.json", event("u", 1, after=row(1, "bad", FOREVER))))
+    merge(bed, lines(bed, "2.json", event("t", 2), event("c", 3, after=row(9, "new"))), allow_truncate=True)
+    assert names(bed) == {9: "new"}
+    merge(bed, lines(bed, "3.json", event("c", 4, after=row(1, "later"))), None)
+    merge(bed, "feeds/1.json", None, infinity=Infinity.MAX, only_rejected=True)
+    assert names(bed) == {1: "later", 9: "new"}
+
+
+def test_a_null_that_the_table_does_not_take_is_left_out(bed: MergeBed) -> None:
+    bed.create(Schema(EVENTS.fields[0], NestedField(2, "name", StringType(), required=True), *EVENTS.fields[2:]))
+    feed = [event("c", 1, after={**row(1, "x"), "name": None}), event("c", 2, after=row(2, "fine"))]
+    report = merge(bed, lines(bed, "1.json", *feed))
+    assert names(bed) == {2: "fine"}
+    assert "column 'name': it is null" in report.message

@@ -61,7 +61,9 @@ def feeds(draw: st.DrawFn) -> list[list[Written]]:
 
 
 @given(feeds())
-def test_a_row_is_as_the_database_had_it_at_some_moment_and_repaired_as_it_has_it_now(runs: list[list[Written]]) -> None:
+def test_a_row_is_as_the_database_had_it_at_some_moment_and_repaired_as_it_has_it_now(
+    runs: list[list[Written]],
+) -> None:
     history: list[Row] = [{"a": 0, "b": 0}]
     row: Row = history[0]
     held, kept = HeldRow(), []
