@@ -18,7 +18,7 @@ MAY_WRITE = {
     "tables/decoding/decodes.py": "a cache of this machine",
     "tables/answers/locks.py": "who holds the lock of a catalog, while it does",
     "runs/reporting/sinks.py": "the report of this pod",
-    "runs/load_tasks.py": "rows that were rejected, durable",
+    "sources/rejects.py": "rows that were rejected, durable",
     "indexes/building/spilling.py": "sorted buffers of one task, gone with it",
     "kernels/ordering.py": "sorted runs of one task, gone with it",
     "kernels/changes.py": "the source of one run, gone with it",

@@ -22,10 +22,9 @@ from skipstone.sources.plain import PlainLimits
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
-    BadRecordPolicy,
-    BadRecordsSpec,
     CatalogRef,
     CatalogType,
     JobRequest,

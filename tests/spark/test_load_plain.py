@@ -17,7 +17,8 @@ from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedF
 from pyspark.sql import SparkSession
 from skipstone.runs import load
 from skipstone.sources.plain import PlainLimits
-from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, SourceSpec
+from skipstone_core.contract.badrecords import BadRecordPolicy
+from skipstone_core.contract.requests import ColumnMapping, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 

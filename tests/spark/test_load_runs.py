@@ -23,8 +23,9 @@ from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.listing import pinned_source
 from skipstone.tables.committing.commits import CommitPorts, NoHooks, abort_txn
+from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import BadRecordPolicy, DuplicatesPolicy, JobRequest, SourceFormat, TableRef
+from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, SourceFormat, TableRef
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 

@@ -19,16 +19,10 @@ from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
 from skipstone_core.contract.feeds import Infinity
 from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import (
-    BadRecordPolicy,
-    BadRecordsSpec,
-    ChangeFormat,
-    ConsumePolicy,
-    SourceFormat,
-    SourceSpec,
-)
+from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
 
 from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of

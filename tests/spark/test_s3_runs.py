@@ -27,10 +27,9 @@ from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.listing import pinned_source
 from skipstone.storage.opening import open_location
 from skipstone.tables.catalogs import open_catalog
+from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
-    BadRecordPolicy,
-    BadRecordsSpec,
     ConsumePolicy,
     DuplicatesPolicy,
     LoadMode,

@@ -34,7 +34,8 @@ from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain, find
 from skipstone.sources.projection import ERROR_COLUMN
 from skipstone.sources.reading import ReadRules, read_source, read_table_rows
 from skipstone.tables.arrow import arrow_type_of
-from skipstone_core.contract.requests import BadRecordPolicy, SourceFormat, SourceSpec
+from skipstone_core.contract.badrecords import BadRecordPolicy
+from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 

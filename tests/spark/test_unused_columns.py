@@ -14,9 +14,10 @@ from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
+from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
-from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, DuplicatesPolicy, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import ColumnMapping, DuplicatesPolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.errors import ContractViolation
 from skipstone_core.merging.holds import (
+    Decision,
     HeldRow,
     HoldsRecord,
     RowChange,
-    Verdict,
     decode_holds,
     encode_holds,
     judge_changes,
@@ -72,8 +72,8 @@ def test_a_row_is_as_the_database_had_it_at_some_moment_and_repaired_as_it_has_i
             history.append(applied(history[-1], written))
         judged = judge_changes(held, tuple(written.change for written in run))
         for written, verdict, recreates in zip(run, judged.verdicts, judged.recreates, strict=True):
-            assert verdict is not Verdict.SKIP
-            if verdict is Verdict.APPLY:
+            assert verdict is not Decision.SKIP
+            if verdict is Decision.APPLY:
                 row = applied(row, written, recreates=recreates)
                 assert row == history[written.number]
             else:
@@ -84,7 +84,7 @@ def test_a_row_is_as_the_database_had_it_at_some_moment_and_repaired_as_it_has_i
     for _ in range(2):  # a second time nothing is left to do
         judged = judge_changes(held, tuple(one.change for one in repaired), only_rejected=True)
         for written, verdict, recreates in zip(repaired, judged.verdicts, judged.recreates, strict=True):
-            if verdict is Verdict.APPLY:
+            if verdict is Decision.APPLY:
                 row = applied(row, written, recreates=recreates)
         held = judged.row
         assert row == history[-1]
@@ -95,11 +95,11 @@ def test_nothing_after_a_change_that_does_not_fit_is_applied_in_its_run() -> Non
     whole = frozenset(COLUMNS)
     changes = tuple(RowChange(place=name, sets=whole, fault=name == "2") for name in "1234")
     judged = judge_changes(HeldRow(), changes)
-    assert judged.verdicts == (Verdict.APPLY, Verdict.REJECT, Verdict.REJECT, Verdict.REJECT)
+    assert judged.verdicts == (Decision.APPLY, Decision.REJECT, Decision.REJECT, Decision.REJECT)
     assert judged.row.missing == ("2", "3", "4")
     # A repair of the first alone is no repair of those after it.
     first = judge_changes(judged.row, (RowChange(place="2", sets=whole),), only_rejected=True)
-    assert first.verdicts == (Verdict.APPLY,)
+    assert first.verdicts == (Decision.APPLY,)
     assert first.row.missing == ("3", "4")
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
+from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSpec
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.spark import SparkRef
@@ -85,14 +86,6 @@ class ConsumePolicy(StrEnum):
 
     ALL = "All"
     NEW = "New"
-
-
-class BadRecordPolicy(StrEnum):
-    """What happens to rows that do not fit the schema."""
-
-    FAIL = "Fail"
-    REDIRECT = "Redirect"
-    DROP = "Drop"
 
 
 class LoadMode(StrEnum):
@@ -326,20 +319,12 @@ class SourceSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BadRecordsSpec:
-    """``max_count`` bounds redirected or dropped rows, of a merge those that wait for them too; None is no bound."""
-
-    policy: BadRecordPolicy = BadRecordPolicy.FAIL
-    max_count: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class LoadTask:
     """Append the source's rows to the table as one segment. ``mode`` Register: the very files become the table's."""
 
     source: SourceSpec
     mode: LoadMode = LoadMode.COPY
-    bad_records: BadRecordsSpec = BadRecordsSpec()
+    bad_records: BadRecordsSpec = FAIL_ON_BAD_RECORDS
     time_zone: str = "UTC"
 
 

@@ -16,7 +16,7 @@ from skipstone_core.errors import ContractViolation
 from skipstone_core.history.consumption import RecordPointer, decode_pointer, encode_pointer
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What becomes of a change. SKIP: it is obsolete, as a later one was applied before."""
 
     APPLY = "Apply"
@@ -86,7 +86,7 @@ class Judged:
     ``recreates``: for each change, whether the row is a new one with it, because a missing change deletes the old one.
     """
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Decision, ...]
     recreates: tuple[bool, ...]
     row: HeldRow
 
@@ -98,28 +98,28 @@ def judge_changes(row: HeldRow, changes: tuple[RowChange, ...], *, only_rejected
     ``only_rejected``: they were left out before, so that those that were overtaken meanwhile are obsolete. In any other
     run a change may come again, with those that were before and after it.
     """
-    verdicts: list[Verdict] = []
+    verdicts: list[Decision] = []
     recreates: list[bool] = []
     stopped = False
     for change in changes:
         is_obsolete = only_rejected and change.place in row.overtaken and change.place not in row.missing
         verdict = _verdict(row, change, is_obsolete=is_obsolete, stopped=stopped)
-        stopped = stopped or (verdict is not Verdict.SKIP and change.fault)
-        recreates.append(verdict is Verdict.APPLY and row.is_gone and _has_gap(row, change))
+        stopped = stopped or (verdict is not Decision.SKIP and change.fault)
+        recreates.append(verdict is Decision.APPLY and row.is_gone and _has_gap(row, change))
         verdicts.append(verdict)
-        if verdict is Verdict.REJECT:
+        if verdict is Decision.REJECT:
             row = row.without(change)
-        elif verdict is Verdict.APPLY and row.missing:
+        elif verdict is Decision.APPLY and row.missing:
             row = row.after(change)
     return Judged(verdicts=tuple(verdicts), recreates=tuple(recreates), row=row)
 
 
-def _verdict(row: HeldRow, change: RowChange, *, is_obsolete: bool, stopped: bool) -> Verdict:
+def _verdict(row: HeldRow, change: RowChange, *, is_obsolete: bool, stopped: bool) -> Decision:
     if is_obsolete:
-        return Verdict.SKIP
+        return Decision.SKIP
     if stopped or change.fault:
-        return Verdict.REJECT
-    return Verdict.APPLY if not _has_gap(row, change) or row.covered_by(change) else Verdict.REJECT
+        return Decision.REJECT
+    return Decision.APPLY if not _has_gap(row, change) or row.covered_by(change) else Decision.REJECT
 
 
 def _has_gap(row: HeldRow, change: RowChange) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import BadRecordPolicy, LoadMode, SourceFormat
+from skipstone_core.contract.badrecords import BadRecordPolicy
+from skipstone_core.contract.requests import LoadMode, SourceFormat
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import BadRecordPolicy, PruningStrategy, SchemaEvolution
+from skipstone_core.contract.badrecords import BadRecordPolicy
+from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
 from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.merging.unused import MAX_UNUSED
 

@@ -11,15 +11,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from skipstone_core.codec import camel
+from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, Infinity, NonFinite, TimePrecision
-from skipstone_core.contract.requests import (
-    BadRecordPolicy,
-    ChangeFormat,
-    ConsumePolicy,
-    DuplicatesPolicy,
-    SourceFormat,
-)
+from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, DuplicatesPolicy, SourceFormat
 from skipstone_core.merging.feeds import FORMATS, TOOL_FIELDS, in_words
 
 from skipstone_operator.resources.rules import limits

@@ -16,9 +16,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
+from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadMode, LoadTask, TableRef
+from skipstone_core.contract.requests import JobRequest, LoadMode, LoadTask, TableRef
 from skipstone_core.errors import BadData, BadSpec, SkipstoneError, UserError
 from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.merging.unused import MAX_UNUSED, Names

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from skipstone_core.contract.requests import BadRecordPolicy
+from skipstone_core.contract.badrecords import BadRecordPolicy
 
 from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch

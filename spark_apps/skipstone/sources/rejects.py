@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from skipstone_core.contract.requests import BadRecordPolicy, BadRecordsSpec, JobRequest
+from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import UserError
 
 from skipstone.storage.opening import open_storage

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from skipstone_core.codec import decode, encode
+from skipstone_core.contract.badrecords import BadRecordsSpec
 from skipstone_core.contract.requests import (
-    BadRecordsSpec,
     ConfirmTask,
     ConsumePolicy,
     DropTask,

@@ -38,7 +38,7 @@ from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 
 from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import unpack_bits
-from skipstone.runs.merging.leavingout import LeftOut, require_allowed
+from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.runs.merging.source import (
     ANSWER,
@@ -57,7 +57,7 @@ from skipstone.sources.arrow import table_batch
 from skipstone.sources.feeds.batches import batch_schema
 from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
 from skipstone.sources.feeds.rejecting.records import keep_records
-from skipstone.sources.feeds.rejecting.sifting import Holding, Link, spread_stops
+from skipstone.sources.feeds.rejecting.sifting import Holding, KeyMove, spread_stops
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve
 from skipstone.sources.feeds.shapes import (
     FAULT_COLUMN,
@@ -101,8 +101,8 @@ class FeedSlice:
     unknown: Mapping[str, UnknownColumn]
     of_no_row: int
     defaults: Defaults
-    left_out: LeftOut = field(default_factory=LeftOut)
-    links: tuple[Link, ...] = ()
+    left_out: RejectedChanges = field(default_factory=RejectedChanges)
+    links: tuple[KeyMove, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +257,7 @@ def _overtaken(rows: Mapping[str, HeldRow]) -> Mapping[str, HeldRow]:
 def _kept(site: SourceSite, feed: _Feed, parts: Sequence[FeedSlice]) -> Changes:
     require_one_table(name for part in parts for name in part.tables)
     leaves = _leaves(site, feed.target, parts)
-    left = LeftOut.merged([part.left_out for part in parts], [file.stored.name for file in feed.files])
+    left = RejectedChanges.merged([part.left_out for part in parts], [file.stored.name for file in feed.files])
     if feed.truncation is not None and feed.holding is not None:
         left = replace(left, rows={**feed.holding.rows, **left.rows})
     require_allowed(site.task.bad_records, left)
@@ -266,7 +266,7 @@ def _kept(site: SourceSite, feed: _Feed, parts: Sequence[FeedSlice]) -> Changes:
     return written_down(site, planned, [part.slice for part in parts if part.slice is not None])
 
 
-def _kept_records(site: SourceSite, feed: _Feed, left: LeftOut) -> tuple[str, ...]:
+def _kept_records(site: SourceSite, feed: _Feed, left: RejectedChanges) -> tuple[str, ...]:
     """Write down what is left out, if it is to be kept; the files."""
     if site.rejects is None or not left.rejected:
         return ()
@@ -312,9 +312,9 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
     )
     resolved = resolve(changes, how)
     rows, sifted = resolved.rows, resolved.sifted
-    left = LeftOut()
+    left = RejectedChanges()
     if sifted is not None:
-        left = LeftOut(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
+        left = RejectedChanges(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
     read = changes.num_rows - len(left.rejected) - left.skipped - left.passed
     made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
     if made is None:  # a later truncate stands for all of them

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import BadRecordPolicy, BadRecordsSpec
+from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordPolicy, BadRecordsSpec
 from skipstone_core.errors import BadData
 from skipstone_core.history.commits import Conflicted
 from skipstone_core.ids import HELD_PROPERTY
@@ -21,12 +21,11 @@ from skipstone.sources.feeds.rejecting.sifting import Rejected
 from skipstone.tables.committing.changes import Ledger
 from skipstone.tables.records.heldrows import HeldTable, held_pointer
 
-_FAIL = BadRecordsSpec()
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class RejectedChanges:
     """What a merge leaves out of its source. ``rejected``: changes, in the order of the feed.
 
     ``skipped``: changes that are obsolete; ``passed``: those that the task does not ask for. ``files``: paths by their
@@ -43,10 +42,10 @@ class LeftOut:
     path: str | None = None
 
     @staticmethod
-    def merged(parts: Sequence[LeftOut], files: Sequence[str]) -> LeftOut:
+    def merged(parts: Sequence[RejectedChanges], files: Sequence[str]) -> RejectedChanges:
         """The sum of what was taken out of parts of a feed."""
         rejected = [change for part in parts for change in part.rejected]
-        return LeftOut(
+        return RejectedChanges(
             rejected=tuple(sorted(rejected, key=lambda change: (change.file, change.line))),
             skipped=sum(part.skipped for part in parts),
             passed=sum(part.passed for part in parts),
@@ -90,9 +89,9 @@ class LeftOut:
         return f"{said}: {where}. The first: {self.described(causes[0])}{many}."
 
 
-def require_allowed(spec: BadRecordsSpec | None, left: LeftOut) -> None:
+def require_allowed(spec: BadRecordsSpec | None, left: RejectedChanges) -> None:
     """Raise BadData (BAD_RECORDS) when more changes are left out than ``badRecords`` allows."""
-    spec = spec or _FAIL
+    spec = spec or FAIL_ON_BAD_RECORDS
     allowed = 0 if spec.policy is BadRecordPolicy.FAIL else spec.max_count
     if allowed is None or len(left.rejected) <= allowed:
         return

@@ -33,7 +33,7 @@ from skipstone.kernels.merging import (
     write_inserts,
 )
 from skipstone.pruning.funnel import Candidates
-from skipstone.runs.merging.leavingout import LeftOut
+from skipstone.runs.merging.leavingout import RejectedChanges
 from skipstone.runs.merging.places import require_all_places
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
@@ -79,7 +79,7 @@ class Rewrite:
     read: tuple[DataFile, ...]
     counts: MergeCounts
     funnel: tuple[FunnelStage, ...]
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: RejectedChanges = field(default_factory=RejectedChanges)
 
 
 def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, pruned: Pruned) -> Rewrite:

@@ -37,7 +37,7 @@ from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
-from skipstone.runs.merging.leavingout import LeftOut
+from skipstone.runs.merging.leavingout import RejectedChanges
 from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
@@ -109,7 +109,7 @@ class Changes:
     schema_id: int
     columns: tuple[NestedField, ...] = ()
     leaves: Leaves = Leaves()
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: RejectedChanges = field(default_factory=RejectedChanges)
     held: HeldTable | None = None
 
     @property

@@ -98,7 +98,7 @@ class BatchMaker:
         yield from salvaged(
             lines,
             lambda start, stop: self.batch(changes[start:stop], semantics),
-            lambda start, stop, fault: self._faulty(changes[start:stop], fault),
+            lambda start, stop, fault: self._faulty(changes[start:stop], semantics, fault),
         )
 
     def batch(self, changes: Sequence[Change], semantics: Semantics = None) -> pa.RecordBatch:
@@ -124,7 +124,7 @@ class BatchMaker:
         defaulted = noted_defaults(changes, {column.name for column in carried}, semantics, self.number)
         return self.assembled(arrays, changes, Lacks(absent, unavailable), Notes(unknown, defaulted))
 
-    def _faulty(self, changes: Sequence[Change], fault: str) -> pa.RecordBatch:
+    def _faulty(self, changes: Sequence[Change], semantics: Semantics, fault: str) -> pa.RecordBatch:
         """The changes of one message that cannot be applied: their keys, and which columns they would have set."""
         carried, count = self.target.carried, len(changes)
         absent = np.zeros((count, len(carried)), dtype=bool)
@@ -133,7 +133,8 @@ class BatchMaker:
             values = [change.values.get(column.name, ABSENT) for change in changes]
             absent[:, at] = np.array([value is ABSENT for value in values]) | self._unavailable(values, column)
             if column.is_key:
-                arrays.append(self.decoded(values, column, [change.line for change in changes]))
+                semantic = semantics.get(column.name) if semantics is not None else None
+                arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
             else:
                 arrays.append(pa.nulls(count, column.arrow))
         none = [None] * count

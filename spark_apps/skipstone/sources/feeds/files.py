@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
+from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
-from skipstone_core.contract.requests import BadRecordPolicy, ChangeFormat, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.evolution import refuse_own_names
 from skipstone_core.reasons import Reason

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN
-from skipstone_core.merging.holds import HeldRow, RowChange, Verdict, judge_changes
+from skipstone_core.merging.holds import Decision, HeldRow, RowChange, judge_changes
 from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 
 from skipstone.kernels.canonical import Int64s
@@ -77,7 +77,7 @@ class Rejected(NamedTuple):
     order: bytes
 
 
-class Link(NamedTuple):
+class KeyMove(NamedTuple):
     """A message that moves a row from one key to another: both are changed or none is."""
 
     key: str
@@ -99,7 +99,7 @@ class Sifted:
     skipped: int = 0
     passed: int = 0
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
-    links: tuple[Link, ...] = ()
+    links: tuple[KeyMove, ...] = ()
 
 
 def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], holding: Holding) -> Sifted:
@@ -120,9 +120,9 @@ def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], ho
         judged = judge_changes(before, described, only_rejected=holding.only_rejected)
         reason = reader.reason(numbers, text)
         for row, verdict, recreated in zip(numbers, judged.verdicts, judged.recreates, strict=True):
-            left[row], recreates[row], considered[row] = verdict is Verdict.APPLY, recreated, True
-            skipped += verdict is Verdict.SKIP
-            if verdict is Verdict.REJECT:
+            left[row], recreates[row], considered[row] = verdict is Decision.APPLY, recreated, True
+            skipped += verdict is Decision.SKIP
+            if verdict is Decision.REJECT:
                 rejected.append(reader.rejected(row, text, reason))
         if judged.row != before:
             rows[text] = judged.row
@@ -140,7 +140,7 @@ def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], ho
     )
 
 
-def spread_stops(links: Sequence[Link], rejected: Sequence[Rejected]) -> Mapping[str, Stop]:
+def spread_stops(links: Sequence[KeyMove], rejected: Sequence[Rejected]) -> Mapping[str, Stop]:
     """Return where rows stop because of messages that change keys: of such a message, both rows wait or none does.
 
     ``links``: all of a feed; ``rejected``: the changes that are left out so far.
@@ -159,13 +159,13 @@ def spread_stops(links: Sequence[Link], rejected: Sequence[Rejected]) -> Mapping
     return found
 
 
-def _links(changes: pa.Table, texts: KeyTexts, considered: Bools) -> list[Link]:
+def _links(changes: pa.Table, texts: KeyTexts, considered: Bools) -> list[KeyMove]:
     others = changes.column(OTHER_COLUMN)
     if others.null_count == len(others):
         return []
     orders = changes.column(ORDER_COLUMN)
     rows = pc.indices_nonzero(others.is_valid()).to_pylist()
-    return [Link(texts.text(row), others[row].as_py(), orders[row].as_py()) for row in rows if considered[row]]
+    return [KeyMove(texts.text(row), others[row].as_py(), orders[row].as_py()) for row in rows if considered[row]]
 
 
 def _groups(changes: pa.Table, starts: Int64s, texts: KeyTexts, holding: Holding) -> Mapping[int, str]:
