@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,15 @@ def test_unknown_columns_are_refused_or_added_as_the_source_asks(bed: MergeBed) 
 def test_keys_alone_may_be_inserted_where_the_source_has_no_more(bed: MergeBed) -> None:
     report: JobReport = bed.merge(task_of(bed.source([{"id": 9}]), when_matched=(), when_not_matched=(INSERT,)))
     assert report.counts["rowsInserted"] == 1
+
+
+@pytest.mark.parametrize("key", ["id", "ID"])
+def test_records_with_one_of_two_like_names_are_refused(bed: MergeBed, key: str) -> None:
+    rows = [{"id": 1, "UserCode": "new", "city": "z"}, {key: 2, "usercode" if key == "id" else "UserCode": "late"}]
+    (bed.root / "in").mkdir()
+    (bed.root / "in" / "a.json").write_text("\n".join(json.dumps(row) for row in rows))
+    given = SourceSpec(format=SourceFormat.JSON, paths=("in/a.json",))
+    said = "'usercode' and not 'UserCode'" if key == "id" else "'ID' and not 'id'"
+    with pytest.raises(BadData, match=rf"some records of 'in/a\.json' have {said}") as caught:
+        bed.merge(task_of("", source=given))
+    assert caught.value.reason is Reason.SOURCE_COLUMNS_UNUSED

@@ -67,12 +67,29 @@ def test_text_that_would_be_read_as_other_text_is_refused(read: Any, content: by
         assert caught.value.reason is Reason.SOURCE_UNREADABLE
 
 
-def test_a_value_without_a_name_is_refused_and_one_within_text_is_kept(read: Any) -> None:
-    with pytest.raises(BadData, match="a record has a value without a name, which Spark would leave out: name it"):
-        read(b'{"v": "a"}\n{"v": "b", "" : 1}\n')
-    assert read(rb'{"v": {"a": {"": 1}}}' + b"\n" + rb'{"v": "{\"\": 1, \"\": 2}"}') == [
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ('{"v": "b", "" : 1}', "a record has a value without a name, which Spark would leave out: name it"),
+        ('{"v": NaN, "": {}}', "a record has a value without a name, which Spark would leave out: name it"),
+        (r'{"v": 1, "w": 2, "\u0076": "b"}', "a record has two values of one name, of which Spark would read one"),
+        ('{"v": null, "v": NaN}', "a record has two values of one name, of which Spark would read one"),
+    ],
+)
+def test_a_value_that_would_be_left_out_is_refused(read: Any, record: str, said: str, options: dict[str, str]) -> None:
+    for content in (record, f'[{{"v": "a"}}, {record}]') if options else (f'{{"v": "a"}}\n{record}', f"[{record}]"):
+        with pytest.raises(BadData, match=said):
+            read(content.encode(), **options)
+
+
+def test_names_within_text_are_text(read: Any) -> None:
+    assert read(
+        rb'{"v": {"a": {"": 1}}}' + b"\n" + rb'{"v": "{\"\": 1, \"\": 2}"}' + b"\n" + b'{"v": {"x":1,"x":2}}'
+    ) == [
         ('{"a": {"": 1}}', True),
         ('{"": 1, "": 2}', True),
+        ('{"x":1,"x":2}', True),
     ]
 
 

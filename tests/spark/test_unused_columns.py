@@ -100,6 +100,29 @@ def test_a_column_that_differs_in_case_or_blanks_is_refused_with_the_mapping_tha
     assert bed.rows() == [{"id": 1, "name": "a"}]
 
 
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+@pytest.mark.parametrize("mapping", [(), (ColumnMapping(column="name", from_="Name"),)])
+def test_records_with_one_of_two_like_names_are_refused(
+    bed: Bed, options: dict[str, str], mapping: tuple[ColumnMapping, ...]
+) -> None:
+    written = ['{"id": 1, "name": "a"}', '{"id": 2, "Name": "b"}', '{"id": 3, "name": "c", "Name": "d"}']
+    bed.put("in/a.json", "[" + ",".join(written) + "]" if options else "\n".join(written))
+    given = source(SourceFormat.JSON, "in/a.json", options=options, mapping=mapping)
+    said = "'name' and not 'Name'" if mapping else "'Name' and not 'name'"
+    with pytest.raises(BadData, match=rf"some records of 'in/a\.json' have {said}, and names are exact") as caught:
+        bed.load(given)
+    assert caught.value.reason is Reason.SOURCE_COLUMNS_UNUSED
+    one_name = [line.replace("Name", "name") for line in written[:2]]  # what the message says
+    bed.put("in/a.json", "[" + ",".join(one_name) + "]" if options else "\n".join(one_name))
+    bed.load(source(SourceFormat.JSON, "in/a.json", options=options))
+    assert bed.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def test_like_names_of_the_same_records_are_told(bed: Bed) -> None:
+    bed.put("in/a.json", '{"id": 1, "name": "a", "Name": "b"}\n{"id": 2, "name": "c", "Name": null}\n{"id": 3}')
+    assert bed.load(source(SourceFormat.JSON, "in/a.json")).unused_columns == (UnusedColumn(name="Name", rows=1),)
+
+
 def test_rejected_rows_add_up(bed: Bed) -> None:
     report = load(bed, SourceFormat.CSV, [{"id": "x", "name": "a"}, {"id": 2, "name": "b"}])
     assert [report.counts[name] for name in ("rowsRead", "rowsLoaded", "rowsRejected")] == [2, 1, 1]

@@ -30,10 +30,14 @@ _UNSEEN = "\ufeff\u200b\u200c\u200d\u2060\0"
 
 @dataclass(frozen=True)
 class SourceNames:
-    """The names of the columns of some files with the same ones, of which ``example`` is one."""
+    """The names of the columns of some files with the same ones, of which ``example`` is one.
+
+    ``instead``: pairs of like names of which some record has a value under the first, and none under the second.
+    """
 
     example: str
     names: tuple[str, ...]
+    instead: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,18 @@ def refuse_twins(names: Names) -> None:
         _refuse_twins(names, file)
 
 
+def refuse_mixed(names: Names) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) when nothing uses what some records have in place of a column used."""
+    for file in names.files:
+        for unused, used in sorted(file.instead):
+            if used in names._taken and unused not in names._taken:
+                raise _unused(
+                    f"some records of '{file.example}' have {_shown(unused)} and not {_shown(used)}, and names are "
+                    "exact: write one of the two names in all records",
+                    "spec.source.paths",
+                )
+
+
 def require_used(names: Names) -> None:
     """Raise BadData (SOURCE_COLUMNS_UNUSED) when no column of a file is used."""
     for file in names.files:
@@ -120,8 +136,8 @@ def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Set[s
 def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[SourceNames]) -> Names:
     """What a merge uses of a source with ``files``.
 
-    Raises BadData (SOURCE_COLUMNS_UNUSED) for names that a clause would take but for case or blanks, for a clause that
-    would write no column but keys, and for a change feed whose rows nothing uses.
+    Raises BadData (SOURCE_COLUMNS_UNUSED) for names that a clause would take but for case or blanks, also in some
+    records only, for a clause that would write no column but keys, and for a change feed whose rows nothing uses.
     """
     used = {split_path(name)[0] for name in plan.source_columns} | set(plan.source_columns) - {KEPT_COLUMN}
     feeding = [
@@ -140,6 +156,7 @@ def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[SourceNames]) 
         taken = Names(files=files, table=plan.target_columns, fed={**keys, **bound.values, **_otherwise(bound)})
         for file in files:
             _refuse_twins(taken, file)
+    refuse_mixed(names)
     _refuse_envelopes(names)
     _refuse_void(plan, names, feeding)
     return names

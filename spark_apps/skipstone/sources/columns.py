@@ -23,6 +23,7 @@ from skipstone_core.merging.evolution import refuse_closed, refuse_names, refuse
 from skipstone_core.merging.unused import (
     Names,
     SourceNames,
+    refuse_mixed,
     refuse_twins,
     refuse_unknown,
     require_delimiter,
@@ -66,6 +67,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     _require_cut(source, schema, groups)
     names = _load_names(source, schema, groups)
     refuse_twins(names)
+    refuse_mixed(names)
     found = []
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
@@ -169,6 +171,7 @@ def file_names(groups: Sequence[ColumnGroup]) -> tuple[SourceNames, ...]:
                     split_path(name)[0] if column.is_field else name for name, column in group.columns.items()
                 )
             ),
+            group.instead,
         )
         for group in groups
     )

@@ -41,10 +41,14 @@ class RawColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnGroup:
-    """Files with the same columns. ``columns``: by exact source name; ``example``: one of the files."""
+    """Files with the same columns. ``columns``: by exact source name; ``example``: one of the files.
+
+    ``instead``: pairs of like names of which some record has a value under the first, and none under the second.
+    """
 
     columns: Mapping[str, RawColumn]
     example: str
+    instead: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ from skipstone.sources.text.headers import (
 )
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
+from skipstone.sources.text.recordnames import alike, find_instead, require_whole_records
 from skipstone.sources.text.wholefiles import whole_files
 from skipstone.sources.typed.nesting import text_type, unknown_field
 from skipstone.storage.port import StoredFile
@@ -168,9 +169,9 @@ def json_groups(
             require_one_document(file)
             require_not_packed(file.name)
     paths = spark_paths(listing, [file.path for file in listing.files])
-    if not options.multi_line:
-        lines = complete(spark_reader(spark, listing).text(paths), listing, len(paths))
-        require_one_document_per_line(lines, listing.storage.address())
+    text = spark_reader(spark, listing).options(wholetext=str(options.multi_line).lower()).text(paths)
+    require = require_whole_records if options.multi_line else require_one_document_per_line
+    require(complete(text, listing, len(paths)), listing.storage.address())
     found = _json_names(spark, paths, options, listing)
     found += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in found}))
     fields = [name for name, _ in named.found(found)]
@@ -196,8 +197,18 @@ def json_groups(
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, columns or read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=listing.files[0].path,
+            instead=_instead(spark, paths, options, listing, [name.name for name in found]),
         )
     ]
+
+
+def _instead(
+    spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing, names: Sequence[str]
+) -> frozenset[tuple[str, str]]:
+    groups = alike(names)
+    schema = _strings([name for group in groups for name in group])
+    reader = spark_reader(spark, listing).schema(schema).options(**_json_options(options))
+    return find_instead(groups, reader.json(list(paths)))
 
 
 def _marked(struct: StructType) -> StructType:

@@ -9,24 +9,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skipstone.sources.groups import URL, file_below
-from skipstone.sources.text.documents import DEPTH_OPTION, HALF, HALF_CHARACTER, NOT_UTF_8, WHOLE, WIDE
+from skipstone.sources.text.documents import HALF, HALF_CHARACTER, NOT_UTF_8, WHOLE, WIDE
 from skipstone.sources.text.headers import unreadable
+from skipstone.sources.text.recordnames import IS_TWICE, IS_UNNAMED, OPTION, TEXT, TWICE, UNNAMED
 
-#: The line without the mark of its bytes' order, which may be its first character.
-_TEXT = r"ltrim('\uFEFF', value)"
 #: Most lines are objects that hold no other: they end with their only brace that closes.
 _FLAT = r"value rlike r'^\s*\{[^{}]*\}\s*$'"
-_OPTION = "'{}', '{}'".format(*DEPTH_OPTION)
 #: Elements of a list of strict Json, and of a list as the reader takes it, which allows more: NaN, for one.
-_STRICT, _READ = "json_array_length({})", f"size(from_json({{}}, 'array<string>', map({_OPTION})))"
+_STRICT, _READ = "json_array_length({})", f"size(from_json({{}}, 'array<string>', map({OPTION})))"
 #: Whether Spark can read the first document of a line. What it cannot read it tells as a bad row.
 _BEGINS = rf"""
     value rlike r'^\uFEFF?\s*[\[{{]' and if(
         value rlike r'^\uFEFF?\s*\[',
-        from_json({_TEXT}, 'array<string>', map({_OPTION})) is not null,
-        from_json({_TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c', {_OPTION})).c is null)
+        from_json({TEXT}, 'array<string>', map({OPTION})) is not null,
+        from_json({TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c', {OPTION})).c is null)
 """
-_UNNAMED = "a record has a value without a name, which Spark would leave out: name it"
 _MORE = "a line goes on behind its JSON object: write one object on each line and nothing else"
 #: What ``documents`` looks for in files, in a line: the parser guesses the encoding of each by its first bytes.
 _IS_WIDE = "hex(substring(cast(value as binary), 1, 4)) rlike '^(?:FFFE|FEFF|00|..00|....00|......00)'"
@@ -38,20 +35,18 @@ def _is_lone(count: str) -> str:
     """Whether the line is one document, by ``count`` of a list: in a list of two it is the first, and the only one in a
     list of its own. One list would not do, since the line can close it and go on.
     """
-    first, only = f"concat('[', {_TEXT}, ',0]')", f"concat('[', {_TEXT}, ']')"
+    first, only = f"concat('[', {TEXT}, ',0]')", f"concat('[', {TEXT}, ']')"
     return f"{count.format(first)} <=> 2 and {count.format(only)} <=> 1"
 
-
-#: An empty name in an object; strings of Json hold no quote without a backslash before it.
-_IS_UNNAMED = rf"""value rlike r'[{{,]\s*""\s*:' and array_contains(json_object_keys({_TEXT}), '')"""
 
 #: What is wrong with a line, and whether it is: from cheap tests to dear ones, since few lines need the last.
 _TESTS = {
     WIDE: _IS_WIDE,
     NOT_UTF_8: _IS_NOT_UTF_8,
     HALF_CHARACTER: _IS_HALF,
-    _UNNAMED: _IS_UNNAMED,
+    UNNAMED: IS_UNNAMED,
     _MORE: f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})",
+    TWICE: IS_TWICE,
 }
 WRONG = "wrong"
 
