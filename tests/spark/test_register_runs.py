@@ -25,7 +25,7 @@ from skipstone.runs.drop import run_drop
 from skipstone.runs.registering.intake import NOTHING_TO_REGISTER
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts
-from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
 from skipstone_core.contract.requests import (
     ColumnMapping,
     ConsumePolicy,
@@ -105,6 +105,18 @@ def countries(bed: Bed) -> None:
     put(bed, "lake/country=__HIVE_DEFAULT_PARTITION__/c.parquet", rows(4))
     put(bed, "lake/_tmp/d.parquet", rows(5))
     (bed.root / "lake/_SUCCESS").write_text("")
+
+
+# --- what folders say ---
+
+
+def test_columns_that_only_folders_name_are_told(bed: Bed) -> None:
+    countries(bed)
+    put(bed, "lake/run=7/country=DE/e.parquet", rows(6))
+    put(bed, "lake/run=8/x=1/country=DE/f.parquet", rows(7, 8))
+    report = register(bed, "lake/**/*.parquet")
+    assert report.unused_columns == (UnusedColumn(name="run", rows=3), UnusedColumn(name="x", rows=2))
+    assert ids(bed) == [1, 2, 3, 4, 6, 7, 8]
 
 
 # --- files stay where they are ---

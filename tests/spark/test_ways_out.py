@@ -307,6 +307,7 @@ def one_file_each(bed: Bed, attempt: Try) -> Try:
     return attempt.having(paths=(first, second))
 
 
+LABEL = (ColumnMapping(column="name", from_="label"),)
 TWO = [ROW, {"id": 2, "name": "y"}]
 CASES = {
     "register: a type that copying converts": Case(
@@ -342,6 +343,34 @@ CASES = {
             "add it to the table": (added_column, [{**ROW, "note": "n"}]),
             f"{COPY}, which leaves out what the table does not have": (copied, [ROW]),
         },
+    ),
+    "register: no column of the table": Case(
+        registering(nr=IDS, label=NAMES),
+        {
+            "name what feeds which column in source.mapping": (
+                asked(
+                    mapping=(
+                        ColumnMapping(column="id", from_="nr"),
+                        ColumnMapping(column="name", from_="label"),
+                    )
+                ),
+                [ROW],
+            )
+        },
+        never=("Copy", "add it"),
+    ),
+    "register: a column beside the one that the mapping names": Case(
+        lambda bed: registering(id=IDS, name=NOTES, label=NAMES)(bed).having(mapping=LABEL),
+        {
+            "write the file without it": (rewritten(id=IDS, label=NAMES), [ROW]),
+            f"{COPY}, which leaves it out": (copied, [ROW]),
+        },
+        never=("not in the table",),
+    ),
+    "register: a folder in another case": Case(
+        in_folder("Name=x", partitioned=True, id=IDS),
+        {"Rename the folder": (moved("in/Name=x/a.parquet", "in/name=x/a.parquet"), [ROW])},
+        never=("Copy",),
     ),
     "register: a field that the table's struct lacks": Case(
         registering(NESTED, id=IDS, s=pa.array([{"a": 1, "b": 2}])),

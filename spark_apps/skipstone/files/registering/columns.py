@@ -6,7 +6,7 @@ something else is refused with the file, the column, and the type that it has an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from skipstone_core.errors import BadData, BadSpec, UserError
+from skipstone_core.merging.unused import listed
 from skipstone_core.reasons import Reason
 
 from skipstone.files.registering.storedtypes import StoredType, is_read_as, stored_type
@@ -72,12 +73,29 @@ def match_columns(file: FileNames, footer: pq.FileMetaData, schema: Schema) -> F
         message = f"'{file.name}' has a column that cannot be read: {error}; write the file again without it"
         raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD) from error
     top = {file.sources.get(one.name, one.name): one for one in schema.fields}
-    matching = _Matching(file.name, footer.schema, file.copies, has_ids=any(map(_has_id, arrow)))
+    fed = {column: source for column, source in file.sources.items() if column != source}
+    matching = _Matching(file.name, footer.schema, file.copies, fed, has_ids=any(map(_has_id, arrow)))
     for name, one in top.items():
         if name not in arrow.names and (one.name in file.sources or (one.required and one.name not in file.given)):
             raise matching.missing((name,), arrow.names)
+    if not top.keys() & set(arrow.names) and not _are_alike(arrow.names, top):
+        raise _no_column(file.name, arrow.names, [one.name for one in schema.fields])
     matching.fields(list(arrow), top, ())
     return FileColumns(matching.leaves, {top[name].field_id: name for name in arrow.names}, matching.has_ids)
+
+
+def _are_alike(names: Sequence[str], known: Iterable[str]) -> bool:
+    """Whether one of ``names`` is one of those ``known`` in another case, or the lineage of rows."""
+    lower = {name.lower() for name in known} | set(LINEAGE_NAMES)
+    return any(name.lower() in lower for name in names)
+
+
+def _no_column(file: str, names: Sequence[str], known: Sequence[str]) -> BadSpec:
+    message = (
+        f"'{file}' has {listed(names)}, and none of them is in the table, which has {listed(known)}: name what feeds "
+        "which column in source.mapping"
+    )
+    return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
 
 
 def _has_id(one: pa.Field) -> bool:
@@ -90,11 +108,15 @@ def _below(kind: pa.DataType) -> list[pa.Field]:
 
 @dataclass
 class _Matching:
-    """One file on its way; ``leaves`` are filled in the order in which Parquet has them."""
+    """One file on its way; ``leaves`` are filled in the order in which Parquet has them.
+
+    ``fed``: names in files of table columns that are called otherwise.
+    """
 
     file: str
     parquet: pq.ParquetSchema
     copies: Copies
+    fed: Mapping[str, str]
     has_ids: bool
     leaves: dict[str, Leaf] = field(default_factory=dict)
 
@@ -105,9 +127,11 @@ class _Matching:
             below = f" below '{_shown(path)}'" if path else ""
             message = f"'{self.file}': two columns{below} have one name: give each its own name"
             raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD)
+        unknown = [name for name in names if name not in wanted]
+        if unknown:
+            first = next((name for name in unknown if _are_alike([name], wanted)), unknown[0])
+            raise self._unknown((*path, first), [*wanted])
         for one in found:
-            if one.name not in wanted:
-                raise self._unknown((*path, one.name), [*wanted])
             self._field(one, wanted[one.name], (*path, one.name))
 
     def _field(self, found: pa.Field, wanted: NestedField, path: tuple[str, ...]) -> None:
@@ -168,6 +192,12 @@ class _Matching:
         if len(path) == 1 and path[0] in LINEAGE_NAMES:
             message = f"'{self.file}': column '{path[0]}' holds the lineage of rows of another table: write the file"
             return BadSpec(Reason.COLUMN_NOT_FOUND, f"{message} without it, {COPY_INSTEAD}", field=_FIELD)
+        if len(path) == 1 and path[0] in self.fed:
+            message = (
+                f"'{self.file}': source.mapping feeds the table's '{path[0]}' from '{self.fed[path[0]]}', and the "
+                f"file has a column '{path[0]}' besides: write the file without it, {COPY_INSTEAD}, which leaves it out"
+            )
+            return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
         alike = [name for name in known if name.lower() == path[-1].lower()]
         said = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
         if len(path) > 1:

@@ -46,10 +46,14 @@ class ForeignFile:
 
 @dataclass(frozen=True)
 class Examined:
-    """A file that can be a data file. ``has_ids``: whether it has field ids, so that no name mapping is needed."""
+    """A file that can be a data file. ``has_ids``: whether it has field ids, so that no name mapping is needed.
+
+    ``unused``: columns that its folders name and the table does not have.
+    """
 
     file: WrittenFile
     has_ids: bool
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Examination:
         folders.require_agreement(partition)
         statistics = footer_statistics(footer, self.layout.schema, held, self.modes)
         add_constants(statistics, self.layout.values(partition), self.layout.schema, self.modes)
-        return Examined(WrittenFile(file.location, file.size, partition, statistics), held.has_ids)
+        return Examined(WrittenFile(file.location, file.size, partition, statistics), held.has_ids, folders.unused)
 
     def _footer(self, file: ForeignFile) -> pq.FileMetaData:
         with self.access.open(file.location).new_input(file.location).open() as stream, _damage(file.name):

@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, TimestampType, TimestamptzType
 from skipstone_core.errors import BadData
+from skipstone_core.merging.unused import plain_name
 from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import ranges_of
@@ -79,10 +80,22 @@ class FolderValues:
         named = (field.name for field in self.layout.schema.fields if field.field_id in self.layout.identities)
         return frozenset(self.texts) & frozenset(named)
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The columns that the table does not have."""
+        known = {field.name for field in self.layout.schema.fields}
+        return tuple(name for name in self.texts if name not in known)
+
     def constants(self, held: FileColumns) -> dict[int, Any]:
         """Values of columns that the file lacks, by field id. Raises BadData (SOURCE_UNREADABLE, BAD_RECORDS)."""
         lacking = [one for one in self.layout.schema.fields if one.field_id not in held.names]
         for one in lacking:
+            alike = [name for name in self.unused if plain_name(name) == plain_name(one.name)]
+            if one.name not in self.texts and alike:
+                raise self._refused(
+                    f"a folder names the column '{alike[0]}' and the table has '{one.name}', which the file lacks, and "
+                    "names are exact. Rename the folder"
+                )
             if one.name in self.texts and one.field_id not in self.layout.identities:
                 raise self._refused(
                     f"the folders name the column '{one.name}', which the file lacks, and the table is not partitioned "

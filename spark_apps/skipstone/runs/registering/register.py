@@ -6,6 +6,7 @@ whatever becomes of the commit: they are not ours.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import NameMapping
 from skipstone_core.contract.requests import JobRequest, SourceSpec
 from skipstone_core.history.commits import Conflicted
+from skipstone_core.merging.unused import MAX_UNUSED
 from skipstone_core.reasons import Reason
 
 from skipstone.files.registering.examine import Examination, Examined, ForeignFile, plan_examination
@@ -23,10 +25,12 @@ from skipstone.files.writer import data_files
 from skipstone.runs.intake import Intake, is_unique, source_record
 from skipstone.runs.registering.intake import require_unknown
 from skipstone.runs.registering.places import require_no_table, source_place
+from skipstone.runs.reporting.leftout import unused_summary
 from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.columns import column_mapping
 from skipstone.sources.listing import require_unchanged
 from skipstone.sources.typed.filetypes import is_copied
+from skipstone.sources.unused import unused_columns
 from skipstone.tables.committing.changes import Ledger, TableCommit
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.storage import plain_location
@@ -96,6 +100,7 @@ def plan_registration(
     with reporter.stage("read"):
         examined = _examine(fresh, plan_examination(table, mapping, sources, is_copied), reporter)
         require_unchanged(listing)
+    _tell_unused(examined, reporter)
     added = tuple(data_files((one.file for one in examined), table))
     counts = {
         "rowsLoaded": sum(file.record_count for file in added),
@@ -109,12 +114,23 @@ def plan_registration(
         added=added,
         txn=request.txn,
         record=source_record(intake, counts),
-        summary={f"skipstone.load.{name}": str(value) for name, value in counts.items()},
+        summary={
+            **{f"skipstone.load.{name}": str(value) for name, value in counts.items()},
+            **unused_summary(reporter.base().unused_columns, reporter.base().unused_total),
+        },
         unique_source=is_unique(source),
         guard=NoneOfThese(frozenset(plain_location(file.file_path) for file in added)),
         ledger=Registration(consumed, mapping if needs_names else None, sources),
     )
     return change, counts
+
+
+def _tell_unused(examined: Sequence[Examined], reporter: Reporter) -> None:
+    """Let the report say which columns that folders name the table does not have, and of how many rows."""
+    rows: Counter[str] = Counter()
+    for found in examined:
+        rows.update(dict.fromkeys(found.unused, found.file.records))
+    reporter.leave(unused_columns([*rows][:MAX_UNUSED], rows), len(rows))
 
 
 def _without_live(found: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
