@@ -107,6 +107,10 @@ def test_value_of_a_predicate(text: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "a = 'b' collate UTF8_LCASE",
+            "'collate' is not expected here: texts are compared as UTF8_BINARY compares them",
+        ),
         ("", "at position 1: the text ends too early: write a condition such as"),
         ("source.n =", "at position 11: the text ends too early"),
         ("source.n == 5", "at position 10: '==' is not part of the language: write = instead"),
@@ -153,6 +157,13 @@ def test_refused_predicate_names_place_and_reason(text: str, message: str) -> No
         value_of(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_conditions_of_reads_are_told_without_sides() -> None:
+    with pytest.raises(BadSpec, match=r"filter: at position 3: 'rlike' is not expected here: .* such as op = 'D'"):
+        parse_predicate("a rlike 'b'", field="filter")
+    with pytest.raises(BadSpec, match=r"such as source\.op = 'D'"):
+        parse_predicate("a rlike 'b'", field="spec.whenMatched[0].when")
 
 
 def test_refusal_names_the_field() -> None:

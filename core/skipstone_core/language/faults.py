@@ -26,17 +26,20 @@ _ANYWHERE = {
     "select": "queries cannot be written here, name columns of the source and the table",
     "case": "write one clause with a when for each case",
 }
+#: The field of the conditions of reads, whose columns have no side.
+_FILTER = "filter"
 _HINTS = {
     "start": "write a condition such as source.op = 'D' and target.n > 1",
+    _FILTER: "write a condition such as op = 'D' and n > 1",
     "assigned": "write a source column (in backticks unless a plain word), a literal (texts in single quotes) or an "
     "expression such as coalesce(source.n, 0) + 1",
 }
 _OPERATORS = "+-*/%"
 
 
-def unexpected(error: UnexpectedInput, text: str, start: str) -> str:
-    """One sentence about ``text``, which the rule ``start`` does not take."""
-    hint = _HINTS[start]
+def unexpected(error: UnexpectedInput, text: str, start: str, field: str) -> str:
+    """One sentence about ``text`` in ``field``, which the rule ``start`` does not take."""
+    hint = _HINTS[_FILTER if field == _FILTER else start]
     for found in _FOREIGN.finditer(text):
         sign = found["sign"]
         if sign and not (sign == "||" and start == "assigned"):
@@ -45,12 +48,15 @@ def unexpected(error: UnexpectedInput, text: str, start: str) -> str:
             return f"at position {found.start('sign') + 1}: {sign!r} is not part of the language: {told}"
     what = _met(error, text)
     said = f"{what!r} is not expected here" if what else "the text ends too early"
-    return f"at position {_position(error, text)}: {said}: {_hint(what, start)}"
+    return f"at position {_position(error, text)}: {said}: {_hint(what, start) or hint}"
 
 
 def _hint(what: str, start: str) -> str:
+    """What is known of a word that does not fit; else nothing."""
     if what in ("'", "`"):
         return "close the quote"
+    if what.lower() == "collate":
+        return "texts are compared as UTF8_BINARY compares them, so leave it out"
     if start == "start":
         if what.lower() == "null":
             return NULL_HINT
@@ -58,7 +64,7 @@ def _hint(what: str, start: str) -> str:
             return "conditions compare columns and literals, and only set and values compute"
         if what == "(":
             return "conditions call no functions, compare columns and literals"
-    return _HINTS[start]
+    return ""
 
 
 def _met(error: UnexpectedInput, text: str) -> str:

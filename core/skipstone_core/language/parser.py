@@ -154,7 +154,7 @@ def _understood(text: str, start: str, field: str) -> object:
     try:
         return _parser(start).parse(text)
     except UnexpectedInput as error:
-        refuse(field, unexpected(error, text, start))
+        refuse(field, unexpected(error, text, start, field))
     except VisitError as error:
         if not isinstance(error.orig_exc, UnsupportedPredicate):
             raise

@@ -417,7 +417,7 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
         found = _cast(values, column, maker.target)
         if found is not None:
             found.validate(full=True)
-            return require_years(found)
+            return _of_known_years(found, column, line, maker)
     except (pa.ArrowException, ValueError, OverflowError):
         pass
     what = (
@@ -427,6 +427,17 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
     if column.is_key or not maker.target.rejects:
         raise refused(maker.name, what + remedy)
     raise UnfitRecord(maker.name, line, what + remedy)
+
+
+def _of_known_years(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
+    try:
+        return require_years(values)
+    except ValueError as error:
+        raise refused(
+            maker.name,
+            f"column '{column.name}': a {column.type} near row {line} is in a year before 1 or after 9999, which change "
+            "feeds do not take: change it in the source database, and load the table again",
+        ) from error
 
 
 def _cast(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array | None:
