@@ -86,6 +86,7 @@ UNSOUND = {
     "test_tables_incomplete_metadata.py::test_a_snapshot_of_an_unknown_schema_is_read_in_that_of_the_table": (
         "Java refuses such a snapshot"
     ),
+    "test_upkeep_sharing.py": "damages tables, and names files by paths that Java does not read",
     "test_soundness.py": "damages tables to see that the check fails",
 }
 

@@ -24,8 +24,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.compat.lineage.reading import file_row_id, read_entries, read_manifests
 from skipstone.tables.committing.commits import CommitPorts
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.reports import RunOutcome, StepReport
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.maintenance.policies import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -13,9 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from skipstone.indexes.tables import index_identifier
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.requests import TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
@@ -67,7 +68,33 @@ def taken_over_by_an_old_snapshot(catalog: Catalog, table: Table) -> Table:
     return catalog.load_table(CLONE)
 
 
-SHARING = (copy, copy_with_metadata_elsewhere, at_the_same_place, taken_over, taken_over_by_an_old_snapshot)
+def taken_over_by_a_link(catalog: Catalog, table: Table) -> Table:
+    """A file of the first table was added by a link of another name."""
+    clone = catalog.create_table(CLONE, ROWS.schema)
+    link = Path(plain_location(clone.location())) / "link.parquet"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(plain_location(next(iter(table.scan().plan_files())).file.file_path))
+    clone.add_files([f"file://{link}"])
+    return catalog.load_table(CLONE)
+
+
+def taken_over_by_a_relative_path(catalog: Catalog, table: Table) -> Table:
+    """A file of the first table was added by an engine that runs beside it."""
+    clone = catalog.create_table(CLONE, ROWS.schema)
+    path = plain_location(next(iter(table.scan().plan_files())).file.file_path)
+    clone.add_files([os.path.relpath(path)])
+    return catalog.load_table(CLONE)
+
+
+SHARING = (
+    copy,
+    copy_with_metadata_elsewhere,
+    at_the_same_place,
+    taken_over,
+    taken_over_by_an_old_snapshot,
+    taken_over_by_a_link,
+    taken_over_by_a_relative_path,
+)
 
 
 @pytest.mark.parametrize("share", SHARING)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.maintenance.health import EXPIRE_AT_ONCE
 
 from tests.spark.inline_bed import BY_NAME, InlineBed, rows

@@ -13,8 +13,8 @@ from skipstone.causes import find_cause
 from skipstone.runs.maintaining.maintain import run_maintain
 from skipstone.runs.reporting.report import Reporter
 from skipstone.storage.opening import open_storage
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import MaintainTask, Management, RunKind, SourceFormat, SourceSpec
 from skipstone_core.maintenance.policies import (

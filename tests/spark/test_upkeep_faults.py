@@ -297,6 +297,19 @@ def test_a_file_that_was_added_again_by_another_form_of_its_path_stays(form: str
     assert all(Path(path).exists() for path in files)
 
 
+def test_a_file_that_was_added_again_by_a_link_stays(life: Life) -> None:
+    paths = [Path(plain_location(task.file.file_path)) for task in life.table.scan().plan_files()]
+    for number, path in enumerate(paths):
+        path.with_name(f"link{number}.parquet").symlink_to(path)
+    life.table.delete(AlwaysTrue())
+    life.note()
+    life.table.add_files([f"file://{path.with_name(f'link{number}.parquet')}" for number, path in enumerate(paths)])
+    life.note()
+    expire_snapshots(life.catalog, ref_of(life.table), NEWEST, later())
+    assert life.table.scan().count() == 2 * len(paths)
+    assert all(path.exists() for path in paths)
+
+
 def refuse(life: Life, said: str) -> None:
     """Nothing may be deleted, and one sentence says why."""
     before = life.files()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import Expired, expire_snapshots
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.maintenance.policies import SnapshotPolicy
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.statistics import StatisticsFile
+from skipstone.tables.sharing.places import find_overlap, find_sharing
 from skipstone.tables.storage import DurableFileIO, data_location, plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.orphans import OrphanSite, Spared, clean_orphans
-from skipstone.tables.upkeep.places import find_overlap, find_sharing
 from skipstone.tables.upkeep.purging import Purged, purge
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy

@@ -24,12 +24,12 @@ from pyspark.sql import SparkSession
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table, find_txn
 from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import Expired, expire_snapshots
 from skipstone.tables.upkeep.layout import superfluous_deletes
 from skipstone.tables.upkeep.manifests import Rewritten, rewrite_manifests
 from skipstone.tables.upkeep.orphans import Orphans, OrphanSite, Spared, clean_orphans
-from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.history.commits import Committed, Present, RolledBack, TxnRecord
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy

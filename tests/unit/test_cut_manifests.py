@@ -21,7 +21,7 @@ from skipstone.compat.lineage.reading import read_entries, read_manifest_list
 from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
 from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
 from skipstone.tables.decoding.manifests import read_data_manifests
-from skipstone.tables.upkeep.reach import read_reach
+from skipstone.tables.sharing.reach import read_reach
 
 from tests.spark.index_bed import Lake, local
 from tests.unit.manifest_files import IO, at, data_file, local_path, written_manifest

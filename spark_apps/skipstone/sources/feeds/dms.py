@@ -435,8 +435,8 @@ def _of_known_years(values: pa.Array, column: FeedColumn, line: int, maker: Batc
     except ValueError as error:
         raise refused(
             maker.name,
-            f"column '{column.name}': a {column.type} near row {line} is in a year before 1 or after 9999, which change "
-            "feeds do not take: change it in the source database, and load the table again",
+            f"column '{column.name}': a {column.type} near row {line} is in a year before 1 or after 9999, which "
+            "change feeds do not take: change it in the source database, and load the table again",
         ) from error
 
 

@@ -41,9 +41,9 @@ from skipstone.tables.catalogs import NotSentError, load_table
 from skipstone.tables.committing.swaps import CommitPorts
 from skipstone.tables.records.histories import History
 from skipstone.tables.records.txns import txn_records
+from skipstone.tables.sharing.places import find_sharing, refused
 from skipstone.tables.upkeep.archives import delete_old_archives
 from skipstone.tables.upkeep.health import expiry_plan
-from skipstone.tables.upkeep.places import find_sharing, refused
 from skipstone.tables.upkeep.removal import (
     Deleted,
     RemovalNotes,
@@ -78,7 +78,8 @@ class Expired:
     """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why.
 
     ``reason``: then CONFLICTED when others were faster, CLOCK_SKEWED or CATALOG_UNAVAILABLE when the server refused it.
-    ``told``: sentences on branches and tags that others made at the very moment of the commit.
+    ``told``: sentences on branches and tags that others made at the very moment of the commit, and on files of removed
+    snapshots that other tables use.
     """
 
     snapshots: int = 0
@@ -144,7 +145,7 @@ class _Expiry:
         table = load_table(self.catalog, self.ref)
         cleaned = delete_removed(table) + delete_old_metadata(table)
         deleted = cleaned + delete_old_archives(table, self.ports.now_ms)
-        done = Expired(snapshots=self.removed, deleted=deleted, told=tuple(self.told))
+        done = Expired(snapshots=self.removed, deleted=deleted, told=(*self.told, *deleted.told))
         return replace(done, is_done=False, reason=why.reason, message=why.message) if why else done
 
     def _settle(self) -> None:

@@ -34,9 +34,10 @@ from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPo
 from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Entry, Storage
 from skipstone.tables.catalogs import base_location, load_table
+from skipstone.tables.sharing.named import NamedFiles
+from skipstone.tables.sharing.places import find_overlap, find_sharing, other_tables, refused
+from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import DurableFileIO, plain_location
-from skipstone.tables.upkeep.places import find_overlap, find_sharing, other_tables, refused
-from skipstone.tables.upkeep.reach import NamedFiles, read_reach
 
 #: Where it is written down what is about to be deleted.
 ORPHANS_DIRECTORY = f"{OWN_DIRECTORY}/orphans"
@@ -157,8 +158,7 @@ class _Search:
         if not marks:
             return ()
         files = NamedFiles(mark.path for mark in marks)
-        used = (path for other in other_tables(self.table) for path in files.named_by(other))
-        names = {name for path in used for name in names_meant(path)}
+        names = {name for other in other_tables(self.table) for name in files.names_used_by(other)}
         return [mark for mark in marks if name_of(mark.path) not in names]
 
     def abort_uploads(self) -> None:

@@ -28,7 +28,8 @@ from sqlalchemy.orm import Session
 from skipstone.compat.avro.doubles import exact_entries
 from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifests
-from skipstone.tables.upkeep.places import (
+from skipstone.tables.sharing.named import NamedFiles
+from skipstone.tables.sharing.places import (
     find_sharing_with,
     find_told_sharing,
     is_below,
@@ -36,7 +37,7 @@ from skipstone.tables.upkeep.places import (
     other_tables,
     own_data_folders,
 )
-from skipstone.tables.upkeep.reach import NamedFiles, metadata_files, statistics_of
+from skipstone.tables.sharing.reach import metadata_files, statistics_of
 from skipstone.tables.upkeep.removal import delete_files
 
 _log = logging.getLogger(__name__)

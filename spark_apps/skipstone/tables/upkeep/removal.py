@@ -18,14 +18,16 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.errors import ContractViolation
-from skipstone_core.maintenance.orphans import name_of, names_meant
+from skipstone_core.maintenance.orphans import name_of
 
 from skipstone.parallel import at_once
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
 from skipstone.tables.decoding.metadatafiles import read_old_metadata
-from skipstone.tables.upkeep.places import is_below, metadata_folders, own_data_folders
-from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
+from skipstone.tables.sharing.named import NamedFiles
+from skipstone.tables.sharing.places import is_below, metadata_folders, own_data_folders
+from skipstone.tables.sharing.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
+from skipstone.tables.sharing.uses import find_uses
 
 #: Where it is written down what a commit removes, until its files are deleted.
 EXPIRED_DIRECTORY = ".skipstone/expired"
@@ -78,15 +80,21 @@ class Removed:
 
 @dataclass(frozen=True)
 class Deleted:
-    """How many files are gone, and their bytes as far as manifests tell. ``left``: files that could not be deleted."""
+    """How many files are gone, and their bytes as far as manifests tell. ``left``: files that could not be deleted.
+
+    ``told``: sentences on files that stay because another table uses them.
+    """
 
     files: int = 0
     nbytes: int = 0
     left: int = 0
+    told: tuple[str, ...] = ()
 
     def __add__(self, other: Deleted) -> Deleted:
         """Both."""
-        return Deleted(self.files + other.files, self.nbytes + other.nbytes, self.left + other.left)
+        return Deleted(
+            self.files + other.files, self.nbytes + other.nbytes, self.left + other.left, self.told + other.told
+        )
 
 
 class RemovalNotes:
@@ -158,7 +166,7 @@ def delete_removed(table: Table) -> Deleted:
 
 
 def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
-    """Files, then the manifests that name them, then the lists that name these."""
+    """Files, then the manifests that name them, then the lists that name these; none that another table uses."""
     io = table.io
     lists = set(removed.lists) - kept.lists
     manifests = read_lists(io, lists, may_be_gone=True)
@@ -170,25 +178,20 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
         ({manifest.manifest_path: manifest.manifest_length for manifest in unreached}, metadata),
         (dict.fromkeys({*lists, *removed.statistics} - kept.others, 0), metadata),
     )
-    in_use = _names_in_use(chain.from_iterable(sizes for sizes, _ in groups), kept.paths())
-    found = Deleted()
-    for sizes, folders in groups:
-        gone = {path: size for path, size in sizes.items() if name_of(path) not in in_use and is_below(path, folders)}
-        done = delete_files(io, gone)
+    # What was taken out may have been added again by another form of its path, or by a link
+    in_use = NamedFiles(chain.from_iterable(sizes for sizes, _ in groups)).names_meant_by(kept.paths())
+    gone = [
+        {path: size for path, size in sizes.items() if name_of(path) not in in_use and is_below(path, folders)}
+        for sizes, folders in groups
+    ]
+    uses = find_uses(table, frozenset(chain.from_iterable(gone)))
+    found = Deleted(told=uses.told())
+    for sizes in gone:
+        done = delete_files(io, {path: size for path, size in sizes.items() if path not in uses.paths})
         found += done
         if done.left:  # what leads to it stays, for the next run
             break
     return found
-
-
-def _names_in_use(paths: Iterable[str], kept: Iterable[str]) -> set[str]:
-    """Names of files that are also those of files that stay.
-
-    A file that was taken out of a table may have been added again by another form of its path, or through a link; and
-    what one engine takes for a name may end earlier for another.
-    """
-    names = {name_of(path) for path in paths}
-    return {name for path in kept for name in names_meant(path) & names} if names else set()
 
 
 def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:

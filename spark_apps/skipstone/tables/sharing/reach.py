@@ -1,35 +1,25 @@
 """What the metadata of a table reaches: manifest lists, manifests, data files, delete files, statistics, old metadata.
 
 Used by expiry and by the search for orphan files, which take everything else for garbage: whatever cannot be read
-raises, so that nothing is taken for unreached. By it, ``NamedFiles`` tells whether another table names files that are
-about to be deleted, wherever its own files lie. Reads only.
+raises, so that nothing is taken for unreached. Reads only.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from skipstone_core.maintenance.orphans import name_of, names_meant
 
-from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifest_list
 from skipstone.parallel import at_once
 from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
-from skipstone.tables.storage import plain_location
-from skipstone.tables.upkeep.places import unreadable
 
 #: Manifests whose paths are in memory as decoded at the same time.
 _BATCH = 256
-#: How often a table is read again whose files went while they were read, since it was changed.
-_READS = 3
 
 
 @dataclass
@@ -72,6 +62,12 @@ def metadata_files(table: Table) -> set[str]:
 
 def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -> dict[str, ManifestFile]:
     """The manifests of manifest lists, by path. ``may_be_gone``: a list that is not there has none."""
+    found = read_each_list(io, sorted(paths), may_be_gone=may_be_gone)
+    return {manifest.manifest_path: manifest for manifests in found for manifest in manifests}
+
+
+def read_each_list(io: FileIO, paths: Sequence[str], *, may_be_gone: bool = False) -> list[list[ManifestFile]]:
+    """The manifests of each manifest list, by the same rule."""
 
     def read(path: str) -> list[ManifestFile]:
         try:
@@ -81,7 +77,20 @@ def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -
                 return []
             raise
 
-    return {one.manifest_path: one for found in at_once(read, sorted(paths)) for one in found}
+    return at_once(read, paths)
+
+
+def paths_by_manifest(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[tuple[str, list[str]]]:
+    """The path of each manifest with those of its live entries. Raises as ``read_reach``."""
+    found = list(manifests)
+    for start in range(0, len(found), _BATCH):
+        batch = found[start : start + _BATCH]
+        data = [manifest for manifest in batch if manifest.content == ManifestContent.DATA]
+        decoded, _ = read_data_manifests(data, io)
+        for manifest, known in zip(data, decoded, strict=True):
+            yield manifest.manifest_path, known.entries.column("path").to_pylist()
+        for manifest in (manifest for manifest in batch if manifest.content == ManifestContent.DELETES):
+            yield manifest.manifest_path, [path for path, _ in _delete_files(io, manifest, may_be_gone=False)]
 
 
 def live_files(
@@ -119,69 +128,3 @@ def _delete_files(io: FileIO, manifest: ManifestFile, *, may_be_gone: bool) -> I
     except FileNotFoundError:
         if not may_be_gone:
             raise
-
-
-# --- files that another table names ---
-
-
-class NamedFiles:
-    """Files that are about to be deleted, to be looked for in what tables name."""
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        """``paths``: as metadata has them."""
-        self._ours = _by_name(paths)
-
-    def find_use(self, other: Table) -> str | None:
-        """A clause that says which of the files the table ``other`` names in a snapshot that it retains; else None.
-
-        Raises DependencyUnavailable when the metadata, a manifest list or a manifest of ``other`` cannot be read.
-        """
-        used = sorted(path for path in self.named_by(other) if self._is_one(path))
-        if not used:
-            return None
-        more = f" and {len(used) - 1} more of its files" if len(used) > 1 else ""
-        return f"{'.'.join(other.name())} uses its file {used[0]}{more}"
-
-    def named_by(self, other: Table) -> set[str]:
-        """Paths that ``other`` names and that may mean a file with the name of one of these. Raises as ``find_use``."""
-        found = _reached(other) if self._ours else set()
-        return {path for path in found if not names_meant(path).isdisjoint(self._ours)}
-
-    def _is_one(self, path: str) -> bool:
-        """Whether ``path`` may mean one of the files."""
-        folder = path[: path.rfind("/") + 1]
-        meant = _forms(path).union(*(_forms(f"{folder}{name}") for name in names_meant(path)))
-        return any(not meant.isdisjoint(self._ours.get(name, ())) for name in names_meant(path))
-
-
-def _by_name(paths: Iterable[str]) -> Mapping[str, set[str]]:
-    """All forms of the places of files, by the name of the file."""
-    found: dict[str, set[str]] = {}
-    for path in paths:
-        forms = _forms(path)
-        for name in {name_of(form) for form in forms}:
-            found.setdefault(name, set()).update(forms)
-    return found
-
-
-def _forms(path: str) -> set[str]:
-    """The places that ``path`` may mean; on a volume also without the links on the way."""
-    plain = {plain_location(path), unquote(plain_location(path))}
-    return plain | {os.path.realpath(one) for one in plain if one.startswith("/")}
-
-
-def _reached(table: Table) -> set[str]:
-    """All paths that ``table`` names now, or named a moment ago. Raises DependencyUnavailable."""
-    name, known = table.name(), table
-    for attempt in range(_READS):
-        try:
-            return read_reach(known).paths()
-        except (OSError, NotWholeError) as error:
-            try:
-                now = table.catalog.load_table(name)
-            except (NoSuchTableError, NoSuchNamespaceError):
-                return set()  # dropped
-            if now.metadata_location == known.metadata_location or attempt == _READS - 1:
-                raise unreadable(".".join(name), error) from error
-            known = now
-    raise AssertionError(_READS)

@@ -73,8 +73,7 @@ def find_sharing(table: Table) -> str | None:
     is_sql = isinstance(table.catalog, SqlCatalog)
     if is_sql and INDEX_UID_PROPERTY in table.properties:  # ours alone; there are many, and they expire often
         return None
-    others = _readable_others(table) if is_sql else other_tables(table)
-    return next((why for other in others if (why := find_sharing_with(table, other))), None)
+    return next((why for other in known_others(table) if (why := find_sharing_with(table, other))), None)
 
 
 def find_told_sharing(table: Table) -> str | None:
@@ -163,8 +162,15 @@ def unreadable(name: str, error: Exception) -> DependencyUnavailable:
     return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message)
 
 
+def known_others(table: Table) -> Iterator[Table]:
+    """The other tables of the catalog, of an SQL catalog but those whose metadata file is not there.
+
+    Nobody can read such a table. Raises DependencyUnavailable when another one cannot be read.
+    """
+    yield from _readable_others(table) if isinstance(table.catalog, SqlCatalog) else other_tables(table)
+
+
 def _readable_others(table: Table) -> Iterator[Table]:
-    """The other tables of the catalog but those whose metadata file is not there."""
 
     def load(identifier: Identifier) -> Table | None:
         name = ".".join(identifier)
