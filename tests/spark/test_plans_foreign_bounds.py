@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import uuid
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
 import skipstone
 from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 from pyspark.sql import DataFrame
+from skipstone.query.plans.guarding import risks
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.states import table_state
@@ -70,6 +72,27 @@ def test_a_manifest_list_without_bounds_costs_no_row(
         df = bed.spark.sql(f"select * from {TABLE} where {condition}")
         assert rows(df) == [row for row in whole if row in rows(copy.where(condition))]
         assert skipstone.explain(df).relations[0].guard == ""
+
+
+def test_a_manifest_list_that_cannot_be_read_at_that_moment_costs_no_row(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = bed.lake.create(ROWS.schema)
+    with table.update_spec() as update:
+        update.add_field("k", BucketTransform(2), "part")
+    bed.lake.table().append(ROWS)
+    forget_bounds(bed.lake.table(), without_any)
+    text = f"select k from {TABLE} where k in (2, 5)"
+    assert rows(bed.spark.sql(text)) != [(2,), (5,)], "plain Spark loses none of these rows"
+
+    def read(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise OSError("the storage does not answer at this moment")
+
+    monkeypatch.setattr(risks, "read_manifests", read)
+    found = skipstone.sql(bed.spark, text)
+    assert rows(found) == [(2,), (5,)], str(skipstone.explain(found))
+    assert risks.read_manifests is not read, "nobody looked"
 
 
 def without_bounds_in(bed: Bed) -> int:

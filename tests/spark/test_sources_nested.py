@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
@@ -23,8 +24,10 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -257,3 +260,36 @@ def test_merges(tmp_path: Path, share: DriverShare, mode: str) -> None:
     bed.merge(task_of(bed.source(again, "again")))
     assert rows(bed) == [NONE | {"id": 1}, FULL | {"id": 2}, NONE, EMPTY | {"id": 4}]
     bed.catalog.close()
+
+
+#: A field of each type that is held otherwise in a frame than in a file, with its default.
+DEFAULTS: dict[str, tuple[PrimitiveType, Any]] = {
+    "text": (StringType(), "d"),
+    "number": (LongType(), 7),
+    "amount": (DecimalType(9, 2), Decimal("1.25")),
+    "day": (DateType(), date(2024, 5, 1)),
+    "local": (TimestampType(), NOON.replace(tzinfo=None)),
+    "at": (TimestamptzType(), NOON),
+    "code": (UUIDType(), CODE),
+    "clock": (TimeType(), time(12)),
+    "raw": (BinaryType(), b"\0"),
+}
+
+
+def test_fields_that_the_source_lacks_have_their_write_defaults(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path)
+    inner = StructType(NestedField(3, "a", LongType()))
+    table = bed.create(
+        Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "s", inner)), **{"format-version": "3"}
+    )
+    for name, (kind, default) in DEFAULTS.items():
+        with table.update_schema() as change:
+            change.add_column(("s", name), kind, default_value=default)
+    rows = [{"id": 1, "s": {"a": 1}}, {"id": 2, "s": None}, {"id": 3, "s": {"a": None}}]
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int64())]))])
+    bed.merge(task_of(bed.source(pa.Table.from_pylist(rows, schema=schema))))
+    whole = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int64()), ("text", pa.string())]))])
+    bed.merge(task_of(bed.source(pa.Table.from_pylist([{"id": 4, "s": {"a": 4, "text": None}}], schema=whole), "b")))
+    found = {row["id"]: row["s"] for row in read_all(bed.table()).to_pylist()}
+    values = {name: default.bytes if name == "code" else default for name, (_, default) in DEFAULTS.items()}
+    assert found == {1: {"a": 1, **values}, 2: None, 3: {"a": None, **values}, 4: {"a": 4, **values, "text": None}}

@@ -299,6 +299,7 @@ def test_a_file_that_was_added_again_by_another_form_of_its_path_stays(form: str
 
 def test_a_file_that_was_added_again_by_a_link_stays(life: Life) -> None:
     paths = [Path(plain_location(task.file.file_path)) for task in life.table.scan().plan_files()]
+    rows = sum(pq.read_metadata(path).num_rows for path in paths)
     for number, path in enumerate(paths):
         path.with_name(f"link{number}.parquet").symlink_to(path)
     life.table.delete(AlwaysTrue())
@@ -306,7 +307,7 @@ def test_a_file_that_was_added_again_by_a_link_stays(life: Life) -> None:
     life.table.add_files([f"file://{path.with_name(f'link{number}.parquet')}" for number, path in enumerate(paths)])
     life.note()
     expire_snapshots(life.catalog, ref_of(life.table), NEWEST, later())
-    assert life.table.scan().count() == 2 * len(paths)
+    assert life.table.scan().count() == rows
     assert all(path.exists() for path in paths)
 
 

@@ -8,8 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+import pyarrow as pa
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from skipstone_core.errors import BadData, BadSpec
@@ -18,6 +30,7 @@ from skipstone_core.reasons import Reason
 from skipstone.sources.groups import quoted
 from skipstone.sources.text.values import Conversion
 from skipstone.sources.typed.filetypes import FileType, is_unchanged, spark_type
+from skipstone.tables.arrow import arrow_type_of, default_scalar
 
 #: What a value that is neither list, map nor struct becomes, by its type in the file (None: text) and in the table.
 #: None where it cannot.
@@ -125,9 +138,9 @@ class _Nesting:
         is_same = inside is not None and [*inside] == names
         for field in target.fields:
             if inside is not None and field.name not in inside:
-                if field.required:
+                if field.required and field.write_default is None:
                     raise _missing((*path, field.name))
-                values.append(F.lit(None).cast(spark_type(field.field_type)).alias(field.name))
+                values.append(_default(field).alias(field.name))
                 continue
             value = raw.getField(field.name)
             made = self.convert(value, _at(inside, field.name, path), field.field_type, (*path, field.name))
@@ -136,6 +149,23 @@ class _Nesting:
             is_same = is_same and made.is_same
         held = raw if is_same else F.when(raw.isNotNull(), F.struct(*values))
         return _Made(held, raw.isNull() | fits, is_same)
+
+
+def _default(field: NestedField) -> Column:
+    """What a field has in values that come without it."""
+    if field.write_default is None:
+        return F.lit(None).cast(spark_type(field.field_type))
+    held = default_scalar(field.write_default, arrow_type_of(field.field_type))
+    match field.field_type:
+        case UUIDType():
+            return F.lit(str(UUID(bytes=held.as_py())))
+        case TimeType():
+            return F.lit(held.cast(pa.int64()).as_py())
+        case TimestampType():  # a literal of Spark's would be of the session's time zone
+            return F.lit(held.as_py().isoformat(" ")).cast("timestamp_ntz")
+        case TimestamptzType():
+            return F.timestamp_micros(F.lit(held.cast(pa.int64()).as_py()))
+    return F.lit(held.as_py()).cast(spark_type(field.field_type))
 
 
 _Inside = dict[str, FileType | None] | None
