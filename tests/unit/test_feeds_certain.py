@@ -6,6 +6,7 @@ The forms are those that Debezium 3.6.1 wrote for PostgreSQL 15 and MariaDB 10.1
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,12 +17,15 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    DateType,
     DecimalType,
+    DoubleType,
     ListType,
     LongType,
     NestedField,
     StringType,
     TimestampType,
+    TimeType,
     UUIDType,
 )
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
@@ -41,6 +45,9 @@ TABLE = Schema(
     NestedField(7, "tags", ListType(20, StringType(), element_required=False)),
     NestedField(8, "codes", ListType(21, UUIDType(), element_required=False)),
     NestedField(10, "moment", TimestampType()),
+    NestedField(11, "ratio", DoubleType()),
+    NestedField(12, "day", DateType()),
+    NestedField(13, "clock", TimeType()),
     NestedField(9, "prices", ListType(22, DecimalType(20, 2), element_required=False)),
 )
 CODES = ["0b0e6d2c-9d3c-4a53-8f2e-3f3a2d1c0b9a", None]
@@ -206,3 +213,48 @@ def test_base64_that_is_safe_for_urls_is_read(bed: FeedBed, text: str, content: 
 def test_other_text_is_no_base64(bed: FeedBed, text: str) -> None:
     with pytest.raises(BadData, match="column 'raw'"):
         bed.lines(plain("raw", text)).left()
+
+
+@pytest.mark.parametrize(
+    ("written", "ratio"),
+    [("1.04836971619188173E18", 1.0483697161918817e18), ("1.46252638395460173E18", 1.4625263839546017e18)],
+)
+def test_a_float_of_eighteen_digits_as_java_17_writes_it_is_that_float(
+    bed: FeedBed, written: str, ratio: float
+) -> None:
+    message = json.dumps(plain("ratio", 0.5)).replace("0.5", written)
+    assert bed.lines(message).row()["ratio"] == ratio
+
+
+def test_a_number_that_is_no_float_stays_refused(bed: FeedBed) -> None:
+    with pytest.raises(BadData, match="double without loss"):
+        bed.lines(json.dumps(plain("ratio", 0.5)).replace("0.5", "1.04836971619188193E18")).row()
+    with pytest.raises(BadData, match="double without loss"):
+        bed.lines(plain("ratio", "1.04836971619188173E18")).row()
+
+
+@pytest.mark.parametrize(
+    ("item", "written"),
+    [("io.debezium.time.MicroTime", 45296123000), ("io.debezium.time.IsoTime", "12:34:56.123Z")],
+)
+def test_arrays_of_times_that_debezium_cuts_are_refused(bed: FeedBed, item: str, written: object) -> None:
+    column = {**typed("tags", "array"), "items": typed("", "string" if isinstance(written, str) else "int64", item)}
+    with pytest.raises(BadData, match=r"cuts to milliseconds: leave the column out \(column.exclude.list\)"):
+        bed.lines(with_schema(column, [written])).row()
+
+
+@pytest.mark.parametrize(
+    ("column", "written", "sentence"),
+    [
+        (typed("day", "int32", "io.debezium.time.Date"), -735160, "which has the years 1 to 9999: change the row"),
+        (typed("day", "string", "io.debezium.time.IsoDate"), "+10000-01-01Z", "which has the years 1 to 9999"),
+        (typed("clock", "int64", "io.debezium.time.MicroTime"), 86_400_000_000, "ends before 24:00: declare"),
+        (typed("text", "int64", "io.debezium.time.MicroDuration"), 5, "set interval.handling.mode to string"),
+        (typed("text", "double"), 1.5, "set decimal.handling.mode to string"),
+    ],
+)
+def test_a_value_that_no_type_has_is_refused_with_a_way_out(
+    bed: FeedBed, column: Row, written: object, sentence: str
+) -> None:
+    with pytest.raises(BadData, match=sentence):
+        bed.lines(with_schema(column, written)).row()

@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from skipstone.sources.feeds.deletedkeys import is_filler
+from skipstone_core.contract.feeds import EqualRows
 from skipstone_core.contract.requests import ChangeFormat, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.feeds import feed_task
@@ -167,3 +168,14 @@ def test_zeros_of_every_type_are_no_proof_of_a_key(value: object) -> None:
 )
 def test_other_values_are_the_row_s_own(value: object) -> None:
     assert not is_filler(value, None)
+
+
+def test_a_flat_update_of_a_table_without_a_key_is_refused_because_the_row_before_stays(tmp_path: Path) -> None:
+    keys = ("id", "u", "name")
+    source = {"equal_rows": EqualRows.COLLAPSE, "replica_identity": keys}
+    bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM_FLAT, schema=USERS, keys=keys, source=source)
+    bed.lines({**flat(user(4, 6), deleted=False), "__op": "c"})
+    assert bed.left() == [user(4, 6)]
+    bed.lines(flat(user(4, 6), deleted=False))
+    with pytest.raises(BadData, match=r"update of 'orders', and all columns are keys: .*changeFormat to Debezium"):
+        bed.left()

@@ -78,10 +78,14 @@ class EnvelopeReader:
 
 @dataclass(frozen=True, kw_only=True)
 class FlatReader:
-    """Reads messages whose columns lie beside ``__deleted``, ``__op`` and fields of the source."""
+    """Reads messages whose columns lie beside ``__deleted``, ``__op`` and fields of the source.
+
+    ``has_keys_only``: all columns of the table are keys.
+    """
 
     deletes: DeletedKeys
     allow_truncate: bool = False
+    has_keys_only: bool = False
 
     def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing or one change. Raises FeedError."""
@@ -107,6 +111,8 @@ class FlatReader:
         if op == _DELETE or deleted in _TEXTS_OF_TRUE:
             yield Change(DELETE, self.deletes.require(values, source, columns), mark, line)
         elif op in _WRITES:
+            if op == _UPDATE and self.has_keys_only:
+                raise FeedError(_no_row_before(source))
             require_keys(values, self.deletes.names)
             yield Change(UPSERT, values, mark, line)
         else:
@@ -127,6 +133,14 @@ def required_fields(connector: str) -> tuple[str, ...]:
 
 
 _READ_AGAIN = "name only files of one topic of Debezium in source.paths"
+
+
+def _no_row_before(source: Fields) -> str:
+    return (
+        f"it is an update of '{source.get('table')}', and all columns are keys: a flat message does not tell the row "
+        "before it, which would stay: leave the transform ExtractNewRecordState out and set source.changeFormat to "
+        "Debezium"
+    )
 
 
 def _flat_source(told: Fields) -> Fields:

@@ -237,7 +237,8 @@ def _reader(target: FeedTarget) -> FeedReader:
         case ChangeFormat.DEBEZIUM:
             return EnvelopeReader(deletes=deletes, allow_truncate=target.allow_truncate)
         case ChangeFormat.DEBEZIUM_FLAT:
-            return FlatReader(deletes=deletes, allow_truncate=target.allow_truncate)
+            has_keys_only = all(column.is_key for column in target.columns)
+            return FlatReader(deletes=deletes, allow_truncate=target.allow_truncate, has_keys_only=has_keys_only)
         case ChangeFormat.WAL2JSON:
             return Wal2JsonReader(
                 keys=target.keys,

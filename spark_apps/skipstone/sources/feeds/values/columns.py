@@ -50,12 +50,17 @@ from skipstone.sources.feeds.values.times import (
     has_offset,
     local_moment,
     moment_with_zone,
+    refuse_cut_times,
     time_of_day,
 )
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 #: MySQL's SET: text of its members, which have no comma.
 _SET = "io.debezium.data.EnumSet"
+#: A date or a time of day as text.
+_SHOWN_TIME = re.compile(r"[+-]?\d+-\d\d-\d\d|24:00", re.ASCII)
+#: Spans of time as numbers.
+_INTERVAL = "io.debezium.time.MicroDuration"
 #: How MySQL writes that a date or a timestamp is not known.
 _ZERO_DATE = "0000-00-00"
 #: By whether the format has no types.
@@ -207,10 +212,29 @@ def _what_of_postgres(value: Raw, of: ReadAs) -> str:
 
 
 def _remedy(value: Raw, of: ReadAs) -> str:
-    """How a value fits that has too many digits, or nothing."""
+    """How a value fits that a type lacks or that has too many digits, or nothing."""
     is_number = isinstance(value, int | float | Decimal) or (isinstance(value, str) and is_decimal_text(value))
     if isinstance(of.type, DecimalType) and is_number:
         return ": declare the column with more digits, or round the values in the source"
+    if of.rules.text:
+        return ""
+    return _remedy_of_times(value, of) or _remedy_of_text(value, of)
+
+
+def _remedy_of_times(value: Raw, of: ReadAs) -> str:
+    is_shown = isinstance(value, int) or (isinstance(value, str) and bool(_SHOWN_TIME.match(value)))
+    if is_shown and isinstance(of.type, DateType | TimestampType | TimestamptzType):
+        return ", which has the years 1 to 9999: change the row, or leave the column out (column.exclude.list)"
+    if is_shown and isinstance(of.type, TimeType):
+        return ", which ends before 24:00: declare the column as string"
+    return ""
+
+
+def _remedy_of_text(value: Raw, of: ReadAs) -> str:
+    if isinstance(of.type, StringType) and isinstance(value, float | Decimal):
+        return ": set decimal.handling.mode to string, or declare the column as double"
+    if isinstance(of.type, StringType) and of.semantic is not None and of.semantic.name == _INTERVAL:
+        return ": set interval.handling.mode to string, or declare the column as long for microseconds"
     return ""
 
 
@@ -241,6 +265,7 @@ def _list(value: Raw, of: ReadAs) -> object:
     if not isinstance(value, list):
         raise TypeError(value)
     refuse_java_text(value)
+    refuse_cut_times(of)
     item = ReadAs(kind.element_type, _item(of), of.rules)
     return [_inner(one, item, required=kind.element_required) for one in value]
 

@@ -25,10 +25,11 @@ _WORDS = {
 }
 #: Days by which it tells infinite dates, likewise.
 _DAYS = {-622191234: 1, -2147472692: 1, -625821272: -1, -2147472691: -1}
-#: Numbers by which it tells infinite timestamps, by unit: as nanoseconds they do not fit 64 bits.
+#: Numbers by which it tells infinite timestamps, by unit: as nanoseconds the last ones of 64 bits.
 _MOMENTS = {
     TimePrecision.MICROS: {9223372036825200000: 1, -9223372036832400000: -1},
     TimePrecision.MILLIS: {9223372036825200: 1, -9223372036832400: -1},
+    TimePrecision.NANOS: {(1 << 63) - 1: 1, -(1 << 63): -1},
 }
 
 

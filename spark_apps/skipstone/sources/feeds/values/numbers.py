@@ -37,6 +37,8 @@ _HEX_OF_DIGITS = re.compile(r"(3\d)+", re.ASCII)
 #: Significant digits that a float keeps of a decimal, by what schemas call it.
 _KEPT_DIGITS = {"float": 6, "float32": 6, "double": 15, "float64": 15}
 _MOST_KEPT = 15
+#: Digits that Java before 19 writes of a float of 64 bits.
+_MOST_OF_JAVA = 18
 #: The digits of MySQL's BIGINT UNSIGNED.
 _UNSIGNED_DIGITS = 20
 #: Holds every number that a decimal of 38 digits is compared with.
@@ -84,9 +86,16 @@ def floating(value: Raw, of: ReadAs) -> object:
     found = _single(float(number)) if is_single else float(number)
     if _is_short(number, is_single=is_single):
         return found
+    if isinstance(value, Decimal) and not is_single:  # a number of JSON, which the writer had as a float
+        number = _without_last_of_java(number)
     if not math.isfinite(found) or number not in _ways_to_write(found, is_single=is_single):
         raise ValueError(value)
     return found
+
+
+def _without_last_of_java(number: Decimal) -> Decimal:
+    """``number`` without the digit that Java before 19 may write after the 17 which tell a float of 64 bits."""
+    return number.normalize(Context(prec=17)) if len(number.as_tuple().digits) == _MOST_OF_JAVA else number
 
 
 def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:

@@ -25,6 +25,8 @@ _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILL
                  f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
 #: What time.precision.mode=connect cuts to milliseconds.
 _CUT = frozenset({f"{_CONNECT}Time", f"{_CONNECT}Timestamp"})
+#: What Debezium writes items of arrays of times as, which it cuts to milliseconds whatever the mode.
+_CUT_ITEMS = frozenset({f"{_DEBEZIUM}MicroTime", f"{_DEBEZIUM}NanoTime", f"{_DEBEZIUM}IsoTime"})
 #: Text in UTC of what has no zone.
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
@@ -65,6 +67,15 @@ def time_text(value: int, of: ReadAs) -> str:
     digits = f"{fraction:09}".removesuffix("000")
     shown = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{digits.ljust(6, '0')}"
     return f"-{shown}" if value < 0 else shown
+
+
+def refuse_cut_times(of: ReadAs) -> None:
+    """Raise NotCertain for a list of times of day, whose items Debezium cuts to milliseconds."""
+    if of.semantic is not None and of.semantic.item is not None and of.semantic.item.name in _CUT_ITEMS:
+        raise NotCertain(
+            "it is an array of times of day, which Debezium cuts to milliseconds: leave the column out "
+            "(column.exclude.list), or keep it as text[] in the database"
+        )
 
 
 def local_moment(value: Raw, of: ReadAs) -> object:
