@@ -103,6 +103,10 @@ class Reason(StrEnum):
     PREVIOUS_JOB_ACTIVE = "PreviousJobActive", "A MergeJob is due and waits for the end of the one before it."
     JOB_FAILED = "JobFailed", "The MergeJob that ended last failed; the next one is created at its time all the same."
     JOB_REJECTED = "JobRejected", "The API server refused the MergeJob; the message quotes it."
+    COLUMNS_GONE = (
+        "ColumnsGone",
+        "The change feed of the MergeJob that became Complete last no longer has columns that earlier ones merged.",
+    )
     COLUMNS_IGNORED = (
         "ColumnsIgnored",
         "The MergeJob that became Complete last left out columns of its source that hold values.",

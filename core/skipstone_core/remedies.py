@@ -156,6 +156,10 @@ REMEDIES: Mapping[Reason, str] = {
     ),
     Reason.SOURCE_NOT_SETTLED: WAIT,
     Reason.SOURCE_COLUMN_MISSING: "Add the column to the source, or correct the mapping, and create the job again.",
+    Reason.COLUMNS_GONE: (
+        "Add a renamed column to the Table under its new name, or set source.unknownColumns to Add; remove the old one "
+        "from the table if nobody needs its values."
+    ),
     Reason.COLUMNS_IGNORED: (
         "Add the columns to the Table, or set source.unknownColumns to Add; nothing to do if nobody needs them."
     ),

@@ -25,6 +25,7 @@ DEGRADED = "Degraded"
 HEALTHY = "Healthy"
 #: Of schedules: the last MergeJob left columns of its source out in which rows have a value.
 COLUMNS_IGNORED = "ColumnsIgnored"
+COLUMNS_GONE = "ColumnsGone"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 #: What sums up the other conditions for tools that know no kind: there, and True, only while it holds.

@@ -35,6 +35,7 @@ SCRAPED = 5
 LOWEST = {
     "indexLagMinutes": 1,
     "scheduleDelayMinutes": 1,
+    "unmatchedDeletesPercent": 1,
     "tableUnhealthyHours": 1,
     "notReadyMinutes": 1,
     "failedRuns": 1,

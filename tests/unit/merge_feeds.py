@@ -230,11 +230,12 @@ class Clauses:
             chosen = self.assignments(role, by_name=True)
             return MergeClause(action=MergeAction.INSERT, when=text, values=chosen[0]), Clause(when, chosen[1])
         if self.random.random() < 0.4:
-            return MergeClause(action=MergeAction.DELETE, when=text), Clause(when, None, always=text is None)
+            meant = Clause(when, None, always=text is None, asks_table="target." in (text or ""))
+            return MergeClause(action=MergeAction.DELETE, when=text), meant
         chosen = self.assignments(role, by_name=role == "matched")
         present = self.feed.partial and role == "matched" and chosen[0] is None
         written = MergeClause(action=MergeAction.UPDATE, when=text, values=chosen[0], present=present or None)
-        return written, Clause(when, chosen[1], present)
+        return written, Clause(when, chosen[1], present, asks_table="target." in (text or ""))
 
     def condition(self, role: str) -> str:
         """A condition on the columns that the list may name; often on what the feed says."""

@@ -6,6 +6,7 @@ scalar canonical form of keys; nothing else.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +27,14 @@ class Refused(Exception):
 class Clause:
     """``assigned`` None deletes the row. ``present``: columns that a change does not have stay as they are.
 
-    ``always``: it has no condition.
+    ``always``: it has no condition. ``asks_table``: its condition names a column of the table.
     """
 
     when: When
     assigned: Assigned | None
     present: bool = False
     always: bool = False
+    asks_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,23 @@ class Merge:
             made = self.replayed(None, history)
             self.counts["inserted"] += len(made)
             result += made
+        self.count_deletes([*unseen, *([row] for row in source if self.source_key(row) is None)], source)
         return result
+
+    def count_deletes(self, unseen: Sequence[Sequence[Row]], source: Sequence[Row]) -> None:
+        """One for each key without a row whose only change deletes whatever there is, and inserts nothing."""
+        sure = list(itertools.takewhile(lambda clause: not clause.asks_table, self.matched))
+        rows = Counter(self.source_key(row) for row in source)
+        known = set()
+        for history in unseen:
+            key, change = self.source_key(history[0]), sided({}, history[-1])
+            repeated = key is not None and rows[key] > 1 and self.sequence is not None
+            if repeated or (key is not None and key in known) or first(self.not_matched, change):
+                continue
+            clause = first(sure, change)
+            if clause is not None and clause.assigned is None:
+                known.add(key)
+                self.counts["deletes without row"] += 1
 
     def is_late(self, row: Row, change: Row) -> bool:
         """Whether the row is newer than the change."""

@@ -160,7 +160,7 @@ def test_links_inside_the_runbooks_lead_somewhere() -> None:
 
 def test_every_threshold_of_the_runbooks_is_a_value() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())["metrics"]["prometheusRule"]["thresholds"]
-    named = set(re.findall(r"`(\w+(?:Minutes|Hours|Runs))`", RUNBOOKS))
+    named = set(re.findall(r"`(\w+(?:Minutes|Hours|Runs|Percent))`", RUNBOOKS))
     assert named == set(values) - {"notReadyMinutes"}
 
 

@@ -71,7 +71,7 @@ class TestEnding:
         job = objects.merge("jan")
         current = replace(plan_of(job_world(job)).intent(1, EARLIER), launch_time=EARLIER)
         counts = {"filesTotal": 400, "filesCandidate": 12, "filesTouched": 3, "filesRewritten": 3, "rowsDeleted": 5}
-        counts |= {"rowsIgnored": 2}
+        counts |= {"rowsIgnored": 2, "rowsUnmatchedDeletes": 4, "rowsUnmatchedUpdates": 6}
         funnel = (
             FunnelStage(name="Partitions", files_in=400, files_out=400, left_out=LeftOut.SWITCHED_OFF, message="why"),
             FunnelStage(name="KeyRanges", files_in=400, files_out=12, untouched=9, ms=7),
@@ -79,12 +79,15 @@ class TestEnding:
         said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts=counts | {"bytesRemoved": 77})
         defaulted = (UnusedColumn(name="size", rows=2), UnusedColumn(name="size", rows=2))
         said = replace(said, funnel=funnel, stages_ms={"prune": 7}, defaulted_columns=defaulted)
+        said = replace(said, gone_columns=("size", "x" * 300, "size"))
         world = job_world(job, {"attempts": 1, "currentRun": encode(current)})
         step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
         assert isinstance(step, PutStatus)
         assert step.status["pruned"] == "388/400"
         assert step.status["defaultedColumns"] == [{"name": "size", "rows": 2}]
+        assert [len(name) for name in step.status["goneColumns"]] == [4, 255]
         assert (step.status["rows"]["deleted"], step.status["rows"]["ignored"]) == (5, 2)
+        assert (step.status["rows"]["unmatchedDeletes"], step.status["rows"]["unmatchedUpdates"]) == (4, 6)
         assert step.status["bytes"]["removed"] == 77
         left_out, ran = step.status["funnel"]
         assert (left_out["leftOut"], left_out["message"]) == ("SwitchedOff", "why")

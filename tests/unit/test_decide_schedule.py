@@ -277,6 +277,28 @@ def test_columns_that_the_last_merge_left_out_are_a_condition_until_one_uses_the
     assert written_condition(step, "ColumnsIgnored") == ("False", Reason.HEALTHY)
 
 
+def test_columns_that_the_feed_has_no_more_are_a_condition_until_it_has_them() -> None:
+    found = world(job(0, {**DONE, "goneColumns": ["size"]}))
+    step = put(decide(found))
+    assert step.status["goneColumns"] == ["size"]
+    assert written_condition(step, "ColumnsGone") == ("True", Reason.COLUMNS_GONE)
+    told = next(each["message"] for each in step.status["conditions"] if each["type"] == "ColumnsGone")
+    assert told.startswith("The feed no longer has 1 column of the table that earlier jobs merged: 'size'")
+    assert isinstance(decide(replace(resting(found), jobs=())), Rest), "known when the job is gone"
+    later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z"})
+    step = put(decide(replace(resting(found), jobs=(*found.jobs, later))))
+    assert written_condition(step, "ColumnsGone") == ("False", Reason.HEALTHY)
+
+
+def test_rows_that_the_last_merge_did_not_find_stay_known_when_its_job_is_gone() -> None:
+    found = world(job(0, {**DONE, "rows": {"unmatchedDeletes": 3, "unmatchedUpdates": 2}}))
+    step = put(decide(found))
+    assert (step.status["rowsUnmatchedDeletes"], step.status["rowsUnmatchedUpdates"]) == (3, 2)
+    later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z", "rows": {}})
+    assert put(decide(replace(resting(found), jobs=(*found.jobs, later)))).status.get("rowsUnmatchedDeletes", 0) == 0
+    assert isinstance(decide(replace(resting(found), jobs=())), Rest)
+
+
 def test_a_clock_that_went_back_creates_nothing_twice() -> None:
     recorded = resting(world(job(status=DONE)))
     back = replace(recorded, setting=replace(recorded.setting, now=START - timedelta(seconds=90)))

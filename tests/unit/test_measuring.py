@@ -249,7 +249,9 @@ def test_the_work_of_jobs_is_counted_by_table_from_zero(bench: Bench) -> None:
     counts = {"rowsUpdated": 5, "rowsDeleted": 1, "filesTotal": 400, "filesPruned": 388}
     for _ in range(2):
         bench.metrics.job_committed("lake", "flights", counts)
-    bench.metrics.job_committed("lake", "flights", {"rowsLoaded": 7, "valuesIgnored": 3})
+    bench.metrics.job_committed("lake", "flights", {"rowsLoaded": 7, "valuesIgnored": 3, "rowsUnmatchedDeletes": 2})
+    assert bench.value("merge_unmatched_rows_total", **table, change="Deleted") == 2
+    assert bench.value("merge_unmatched_rows_total", **table, change="Updated") == 0
     assert bench.value("ignored_values_total", **table) == 3
     assert bench.value("rejected_rows_total", **table, cause="Waiting") == 0
     bench.metrics.job_committed("lake", "flights", {"rowsRejected": 2, "rowsWaiting": 4})

@@ -100,6 +100,7 @@ def test_any_merge_of_a_random_table_equals_the_reference(tmp_path: Path, part: 
         "inserted",
         "matched",
         "ignored",
+        "deletes without row",
         "refused",
         "pruned",
         "by source",
@@ -157,6 +158,7 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     for one in all_counts:
         found = {"matched": one.rows_matched, "updated": one.rows_updated, "deleted": one.rows_deleted}
         found |= {"inserted": one.rows_inserted, "ignored": one.rows_ignored}
+        found |= {"deletes without row": one.rows_unmatched_deletes}
         assert +Counter(found) == meaning.counts, f"{said}\n{found}\n{meaning.counts}"
     assert len({one.files_touched for one in all_counts}) == 1, said
     pruned = ["pruned"] if counts.files_candidate < counts.files_total else []
@@ -207,7 +209,7 @@ def marked_rows(bench: Bench, rewrite: Rewrite) -> list[Row]:
 def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[ChangeSlice, ...]:
     """Up to three slices: all rows of one key in one of them, as Spark's partitions have it."""
     types = {one.name: kind for one in feed_columns(feed) if (kind := key_type(one.type))}
-    rule = SortRule(plan.keys, plan.sequence_by, types | {KEPT_COLUMN: BINARY}, plan.repeated_keys)
+    rule = SortRule(plan.keys, plan.sequence_by, types | {KEPT_COLUMN: BINARY}, plan.repeated_keys, plan.marks_several)
     columns = [*feed.schema, pa.field(KEPT_COLUMN, pa.binary())]
     fields = pa.schema([one for one in columns if one.name in plan.source_columns])
     key = key_function(feed, bench.lake, "source")

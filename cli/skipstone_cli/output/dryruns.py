@@ -20,6 +20,8 @@ ROWS = {
     "updated": "to be updated",
     "deleted": "to be deleted",
     "inserted": "to be inserted",
+    "unmatchedDeletes": "deletes without a row",
+    "unmatchedUpdates": "updates without a row",
     "ignored": "older than the table",
     "copied": "to be copied",
 }

@@ -190,13 +190,14 @@ class JobReport:
     ``counts`` by kind. Load: segment, rowsRead, rowsLoaded, and rowsRejected (the first is the sum of the others), or
     filesRegistered and filesSkipped. Merge: filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked,
     rowsSource (the sum of rowsMatching, rowsInserted, rowsUnmatched, rowsSuperseded, rowsRejected and rowsWaiting),
-    rowsMatched, rowsUpdated, rowsDeleted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten,
-    bytesInserted, bytesDeletes; a dry run has the same without those of files that it would write. Reindex: segments,
-    files, entries.
+    rowsUnmatchedDeletes, rowsUnmatchedUpdates, rowsMatched, rowsUpdated, rowsDeleted, rowsIgnored, rowsCopied,
+    bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes; a dry run has the same without those of
+    files that it would write. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``unused_columns``: the first 20 of the source that nothing used; ``unused_total``: how many there are.
     ``defaulted_columns``: the first 20 in which a change feed may have the source column's default in place of null.
+    ``gone_columns``: the first 20 that earlier jobs of the change feed had, and this one has not.
     ``funnel``: of merges and dry runs. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the
     annotation; only in the termination message.
     """
@@ -217,6 +218,7 @@ class JobReport:
     unused_columns: tuple[UnusedColumn, ...] = ()
     unused_total: int = 0
     defaulted_columns: tuple[UnusedColumn, ...] = ()
+    gone_columns: tuple[str, ...] = ()
     steps: tuple[StepReport, ...] = ()
     annotation_sha256: str = ""
     version: int = CONTRACT_VERSION

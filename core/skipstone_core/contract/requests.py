@@ -288,8 +288,9 @@ class SourceSpec:
     it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
     ``column_time_precisions``: the same of single columns. ``replica_identity``: columns that the source database logs
     of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
-    ``tables``: which of the tool's tables the feed is of, with * for any text. ``non_finite``, ``infinity``,
-    ``equal_rows``: None is Refuse; ``unknown_columns``: None is Ignore.
+    ``tables``: which of the tool's tables the feed is of, with * for any text. ``generated``: expressions of columns
+    that the source database generates and the feed leaves out. ``non_finite``, ``infinity``, ``equal_rows``: None is
+    Refuse; ``unknown_columns``: None is Ignore.
     ``only_rejected``: of the changes in the files, those count that earlier merges left out.
     These are None when unset, so that requests without them stay as they were.
     """
@@ -314,6 +315,7 @@ class SourceSpec:
     non_finite: NonFinite | None = None
     infinity: Infinity | None = None
     equal_rows: EqualRows | None = None
+    generated: Mapping[str, str] | None = None
     unknown_columns: UnknownColumns | None = None
     only_rejected: bool | None = None
 

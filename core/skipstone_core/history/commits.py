@@ -16,6 +16,8 @@ from skipstone_core.reasons import Reason
 
 MAX_RECORD_BYTES = 512
 _DERIVED = frozenset({"rowsRead", "rowsMatching", "rowsSuperseded", "rowsUnmatched"})
+#: Counts that are zero of most jobs, and left out of records then.
+_SPARSE = frozenset({"rowsUnmatchedDeletes", "rowsUnmatchedUpdates"})
 UNTOLD = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
     "expired; look for its rows in the table, and delete the job."
@@ -139,6 +141,7 @@ def encode_record(record: TxnRecord) -> str:
     What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes, then those of rows
     that follow from others.
     """
+    record = replace(record, counts={name: n for name, n in record.counts.items() if n or name not in _SPARSE})
     short = replace(record, counts={name: value for name, value in record.counts.items() if value})
     bare = replace(short, rejected_path=None)
     lean = replace(bare, counts={name: value for name, value in bare.counts.items() if not name.startswith("bytes")})
@@ -148,6 +151,11 @@ def encode_record(record: TxnRecord) -> str:
         if len(text.encode()) <= MAX_RECORD_BYTES:
             return text
     raise ContractViolation(f"a transaction record is longer than {MAX_RECORD_BYTES} bytes: {text}")
+
+
+def with_sparse_counts(counts: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
+    """``counts`` of a record with those of ``known`` that records leave out where they are zero."""
+    return {**dict.fromkeys(_SPARSE.intersection(known), 0), **counts}
 
 
 def decode_record(text: str) -> TxnRecord:

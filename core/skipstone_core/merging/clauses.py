@@ -120,6 +120,13 @@ def bind_clauses(role: Role, clauses: Sequence[MergeClause], sides: Sides) -> tu
     return bound
 
 
+def bind_values(path: str, values: Mapping[str, str], role: Role, sides: Sides) -> BoundClause:
+    """What gives each of some target columns its value, as in ``set`` of a clause. Raises BadSpec naming the field."""
+    bound = _chosen(path, MergeClause(action=MergeAction.INSERT, values=dict(values)), role, sides)
+    _check_assignable(path, bound, sides)
+    return bound
+
+
 def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | Constant | Term | None:
     """What ``text`` of set or values assigns: a source column, a literal, (None) null or an expression.
 

@@ -25,6 +25,10 @@ from skipstone_core.reasons import Reason
 #: What a change does to its row: one of the first three below. NO_ROW: a message that tells of none, to be counted.
 OP_COLUMN = "_skipstone_op"
 UPSERT, DELETE, TRUNCATE, NO_ROW = "U", "D", "T", "S"
+#: Of which kind the first change of a row is: DELETE and UPDATE expect the row to be there, READ is of a snapshot. Null
+#: of others, which create their row.
+KIND_COLUMN = "_skipstone_kind"
+UPDATE, READ = "C", "R"
 #: See PartialRows.
 MISSING_COLUMN = "_skipstone_missing"
 
@@ -116,13 +120,19 @@ def control_columns() -> tuple[MergeColumn, ...]:
         MergeColumn(name=OP_COLUMN, type="string"),
         MergeColumn(name=KEPT_COLUMN, type="binary"),
         MergeColumn(name=MISSING_COLUMN, type="binary"),
+        MergeColumn(name=KIND_COLUMN, type="string"),
     )
 
 
 def feed_plan(plan: MergePlan, columns: Sequence[str]) -> MergePlan:
     """``plan`` for source rows that may lack some of ``columns``, in the order of their bits."""
     partial = PartialRows(columns=tuple(columns), kept=KEPT_COLUMN, missing=MISSING_COLUMN)
-    return replace(plan, partial=partial, source_columns=(*plan.source_columns, MISSING_COLUMN))
+    return replace(
+        plan,
+        partial=partial,
+        source_columns=(*plan.source_columns, MISSING_COLUMN, KIND_COLUMN),
+        kinds=KIND_COLUMN,
+    )
 
 
 def _refused(message: str) -> BadSpec:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import StrEnum
+from itertools import takewhile
 
 from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeKey, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.errors import BadSpec
@@ -35,6 +36,7 @@ __all__ = [
     "COMPOSED_DELETE",
     "COMPOSED_UPDATE",
     "KEPT_COLUMN",
+    "SEVERAL_COLUMN",
     "BoundClause",
     "BoundKey",
     "MergeColumn",
@@ -52,6 +54,8 @@ __all__ = [
 
 MAX_KEYS = 32
 UNTYPED_FORMATS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
+#: Boolean: the source has several rows of the key, and this one counts.
+SEVERAL_COLUMN = "_skipstone_several"
 #: The column of ``PartialRows.kept``, whoever makes it.
 KEPT_COLUMN = "_skipstone_kept"
 
@@ -98,7 +102,8 @@ class MergePlan:
     """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
 
     ``target_where``: a row of the table that does not satisfy it matches nothing. ``partial``: which columns source
-    rows may lack; None: they have all.
+    rows may lack; None: they have all. ``kinds``: the source column of a change feed that says whether a row is to be
+    there.
     """
 
     keys: tuple[BoundKey, ...]
@@ -112,6 +117,7 @@ class MergePlan:
     stored_sequence: StoredSequence | None = None
     target_where: Predicate | None = None
     partial: PartialRows | None = None
+    kinds: str | None = None
 
     @property
     def target_clauses(self) -> tuple[BoundClause, ...]:
@@ -133,6 +139,21 @@ class MergePlan:
         return RepeatedKeys.EACH if is_insert_only else RepeatedKeys.REFUSED
 
     @property
+    def sure_clauses(self) -> tuple[BoundClause, ...]:
+        """The first clauses of matched rows whose conditions ask the source only: they hold without a row, too."""
+        return tuple(takewhile(_asks_source_only, self.when_matched))
+
+    @property
+    def tells_deletes(self) -> bool:
+        """Whether a change alone may say that it deletes its row."""
+        return any(clause.action is MergeAction.DELETE for clause in self.sure_clauses)
+
+    @property
+    def marks_several(self) -> bool:
+        """Whether the row that counts of several has to say so: one of the others may have made what it deletes."""
+        return self.repeated_keys is RepeatedKeys.LAST and self.tells_deletes
+
+    @property
     def composes(self) -> bool:
         """Whether several changes of one key are applied one after the other."""
         return self.repeated_keys is RepeatedKeys.COMPOSED
@@ -140,6 +161,10 @@ class MergePlan:
 
 #: What several changes of one row come to: its new values are worked out before, or the row is gone.
 COMPOSED_UPDATE, COMPOSED_DELETE = (BoundClause(action=action) for action in (MergeAction.UPDATE, MergeAction.DELETE))
+
+
+def _asks_source_only(clause: BoundClause) -> bool:
+    return clause.when is None or all(column.side == "source" for column in clause.when.columns)
 
 
 def _deletes_all(clause: BoundClause) -> bool:
@@ -153,7 +178,9 @@ class MergeCounts:
     ``rows_source`` is the sum of ``rows_matching`` (they have a row of the table with their key), ``rows_inserted``,
     ``rows_unmatched`` (neither, because no clause inserts them), ``rows_superseded`` (a later change of their key
     counts instead, or includes them), ``rows_rejected`` (they cannot be applied) and ``rows_waiting`` (they are left
-    out with one of these). ``rows_ignored``: matches whose change was older than the stored row.
+    out with one of these). ``rows_unmatched_deletes`` and ``rows_unmatched_updates``: rows that a change deletes, or in
+    a change feed updates, and that neither the table has nor an earlier change of the source made; an update inserts
+    its row, so that it counts among the inserted too. ``rows_ignored``: matches whose change was older than the row.
     ``rows_copied``: rows of rewritten files that stayed as they were. ``files_marked``: files that stay, with changed
     rows deleted by position. Bytes are of data files: those that may hold a source key, those that left the table,
     those written in their place (or with the rows that updates changed), those with inserted rows; ``bytes_deletes``
@@ -169,6 +196,8 @@ class MergeCounts:
     rows_matching: int = 0
     rows_superseded: int = 0
     rows_unmatched: int = 0
+    rows_unmatched_deletes: int = 0
+    rows_unmatched_updates: int = 0
     rows_matched: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0

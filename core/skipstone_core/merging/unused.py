@@ -203,6 +203,18 @@ def told_unfed(names: Sequence[str]) -> str:
     return f"The source has no value for {_columns(len(names))} of the table: {_joined(shown, len(names))}."
 
 
+def told_gone(names: Sequence[str]) -> str:
+    """A sentence about columns that a feed had and has no more; empty when there are none."""
+    if not names:
+        return ""
+    shown = [_shown(name) for name in names[:MAX_NAMED]]
+    return (
+        f"The feed no longer has {_columns(len(names))} of the table that earlier jobs merged: "
+        f"{_joined(shown, len(names))}. It may be that the source table dropped or renamed them: rows keep their "
+        "values there, and new rows have null."
+    )
+
+
 def told_skipped(count: int) -> str:
     """A sentence about messages of a feed that tell of no row of the table; empty when there are none."""
     if not count:
@@ -212,6 +224,13 @@ def told_skipped(count: int) -> str:
         f"The feed has {told} of no row of the table (heartbeats, boundaries of transactions and other tables, for "
         "example), and they do nothing."
     )
+
+
+def told_unmatched(deletes: int, updates: int) -> str:
+    """A sentence about deletes and updates of a merge that found no row; empty when there are none."""
+    found = [(deletes, "delete"), (updates, "update")]
+    shown = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in found if count]
+    return f"{' and '.join(shown)} found no row in the table." if shown else ""
 
 
 def told_defaulted(columns: Sequence[UnusedColumn]) -> str:

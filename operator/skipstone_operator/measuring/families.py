@@ -59,6 +59,9 @@ FAMILIES: Mapping[str, Family] = {
         "Seconds since the first time that has come and has no MergeJob; 0 when there is none.", SCHEDULE
     ),
     "schedule_active_jobs": Family("MergeJobs of the schedule that have not ended.", SCHEDULE),
+    "schedule_gone_columns": Family(
+        "Columns that earlier MergeJobs of the schedule merged and its change feed no longer has.", SCHEDULE
+    ),
     "schedule_last_success_timestamp_seconds": Family(
         "When a MergeJob of the schedule last became Complete, in seconds since 1970.", SCHEDULE
     ),
@@ -77,6 +80,9 @@ WORK: Mapping[str, Family] = {
     "rejected_rows": Family(
         "Rows that LoadJobs and MergeJobs left out: Rejected did not fit, Waiting fit and followed one of these.",
         (*TABLE, "cause"),
+    ),
+    "merge_unmatched_rows": Family(
+        "Rows that MergeJobs were to delete or update and did not find.", (*TABLE, "change")
     ),
     "ignored_values": Family("Values in columns of sources that LoadJobs and MergeJobs did not use.", TABLE),
     "merge_files": Family("Live data files of the table as each MergeJob found them.", TABLE),

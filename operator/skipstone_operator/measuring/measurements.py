@@ -119,6 +119,8 @@ def _read_table(obj: JsonMap, _now: datetime) -> Iterator[Measurement]:
 def _read_schedule(obj: JsonMap, now: datetime) -> Iterator[Measurement]:
     place, status = _place(obj), _part(obj, "status")
     yield Measurement("schedule_active_jobs", place, _number(status, "active") or 0.0)
+    gone = status.get("goneColumns")
+    yield Measurement("schedule_gone_columns", place, float(len(gone)) if isinstance(gone, list) else 0.0)
     yield from _moments(status, place, {"lastSuccessfulTime": "schedule_last_success_timestamp_seconds"})
     due = _first_due(obj, now)
     if due is None:

@@ -31,6 +31,8 @@ COUNTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rowsInserted": ("merge_rows", ("Inserted",)),
     "rowsRejected": ("rejected_rows", ("Rejected",)),
     "rowsWaiting": ("rejected_rows", ("Waiting",)),
+    "rowsUnmatchedDeletes": ("merge_unmatched_rows", ("Deleted",)),
+    "rowsUnmatchedUpdates": ("merge_unmatched_rows", ("Updated",)),
     "valuesIgnored": ("ignored_values", ()),
     "filesTotal": ("merge_files", ()),
     "filesPruned": ("merge_pruned_files", ()),

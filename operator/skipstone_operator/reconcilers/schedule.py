@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.errors import BadSpec
-from skipstone_core.merging.unused import told_unused
+from skipstone_core.merging.unused import told_gone, told_unused
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
+    COLUMNS_GONE,
     COLUMNS_IGNORED,
     DEGRADED,
     PROGRESSING,
@@ -28,6 +29,7 @@ from skipstone_operator.ports import EventRecord, EventType, JsonObject, Refused
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL
 from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, later, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.mergejob import MergeRows
 from skipstone_operator.resources.mergeschedule import MAX_ACTIVE_JOBS, ConcurrencyPolicy, MergeScheduleStatus
 from skipstone_operator.worlds.cron import read_cron
 from skipstone_operator.worlds.schedules import MAX_MISSED, Missed, Timetable
@@ -105,6 +107,10 @@ def seen(table: Timetable) -> MergeScheduleStatus:
     status, missed, following = table.world.schedule.status, table.missed, table.following
     known = status.last_schedule_time if past_time(status.last_schedule_time, table.now) is not None else None
     created = format_time(table.settled) if table.settled > table.recorded else known
+    ended = last_complete(table)
+    rows = (ended.status.rows if ended is not None else None) or MergeRows(
+        unmatched_deletes=status.rows_unmatched_deletes, unmatched_updates=status.rows_unmatched_updates
+    )
     ends = [job.status.completion_time for job in table.succeeded if job.status.completion_time]
     return replace(
         status,
@@ -113,8 +119,16 @@ def seen(table: Timetable) -> MergeScheduleStatus:
         last_schedule_time=created,
         next_schedule_time=None if following is None else format_time(following),
         last_successful_time=max([*ends, status.last_successful_time or ""]) or None,
+        gone_columns=status.gone_columns if ended is None else ended.status.gone_columns,
+        rows_unmatched_deletes=rows.unmatched_deletes,
+        rows_unmatched_updates=rows.unmatched_updates,
         last_missed_time=_last_missed(table) if missed is None else format_time(missed.latest),
     )
+
+
+def last_complete(table: Timetable) -> MergeJobSubject | None:
+    """The MergeJob that became Complete last, of those that are there."""
+    return max(table.succeeded, key=lambda job: (job.status.completion_time or "", job.age), default=None)
 
 
 def _last_missed(table: Timetable) -> str | None:
@@ -123,9 +137,9 @@ def _last_missed(table: Timetable) -> str | None:
 
 
 def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ...]:
-    """Ready, Progressing, Degraded and ColumnsIgnored."""
+    """Ready, Progressing, Degraded, ColumnsIgnored and ColumnsGone."""
     blocked = fails(READY, finding.reason, finding.message) if finding is not None else None
-    return (blocked or ready(table), progress(table), health(table), ignored_columns(table))
+    return (blocked or ready(table), progress(table), health(table), ignored_columns(table), gone_columns(table))
 
 
 def ready(table: Timetable) -> Judgement:
@@ -157,7 +171,7 @@ def health(table: Timetable) -> Judgement:
 
 def ignored_columns(table: Timetable) -> Judgement:
     """Whether the MergeJob that became Complete last left values of its source out."""
-    ended = max(table.succeeded, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    ended = last_complete(table)
     found = () if ended is None else ended.status.unused_columns
     valued = [UnusedColumn(name=one.name, rows=one.rows) for one in found if one.rows != 0]
     if ended is None or not valued:
@@ -165,6 +179,14 @@ def ignored_columns(table: Timetable) -> Judgement:
     said = told_unused(valued, len(valued)).rstrip(".")
     message = f"MergeJob {ended.meta.name}: {said}; set source.unknownColumns to Add, or add the columns to the Table"
     return holds(COLUMNS_IGNORED, Reason.COLUMNS_IGNORED, message)
+
+
+def gone_columns(table: Timetable) -> Judgement:
+    """Whether the feed of the MergeJob that became Complete last lacks columns that earlier ones had."""
+    found = seen(table).gone_columns
+    if not found:
+        return fails(COLUMNS_GONE, Reason.HEALTHY)
+    return holds(COLUMNS_GONE, Reason.COLUMNS_GONE, told_gone(found).rstrip("."))
 
 
 def missed_event(table: Timetable, missed: Missed) -> EventRecord:

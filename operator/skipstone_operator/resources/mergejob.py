@@ -384,6 +384,8 @@ class MergeRows:
     unmatched: Annotated[
         int, Doc("Changes whose key no row of the table has, and that no clause inserts.", minimum=0)
     ] = 0
+    unmatched_deletes: Annotated[int, Doc("Rows to be deleted that were not found.", minimum=0)] = 0
+    unmatched_updates: Annotated[int, Doc("Rows of a feed to be updated that were not found.", minimum=0)] = 0
     superseded: Annotated[
         int,
         Doc(
@@ -473,6 +475,15 @@ class MergeJobStatus(JobStatus):
             max_items=MAX_UNUSED,
             list_key="name",
             item=Doc("One column."),
+        ),
+    ] = ()
+    gone_columns: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Columns that earlier jobs of the change feed had and this one has not, as the source table dropped or "
+            "renamed them; the first of them.",
+            max_items=MAX_UNUSED,
+            item=Doc("Name of a column.", max_length=limits.MAX_NAME),
         ),
     ] = ()
     indexes_behind: Annotated[

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from skipstone_core.merging.unused import MAX_UNUSED
+
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.rules import limits
@@ -137,7 +139,7 @@ class MergeScheduleStatus:
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(
-            "Ready, Progressing, Degraded and ColumnsIgnored, and Reconciling or Stalled while they hold.",
+            "Ready, Progressing, Degraded, ColumnsIgnored and ColumnsGone, and Reconciling or Stalled while they hold.",
             max_items=16,
             list_key="type",
             item=Doc("One condition."),
@@ -151,6 +153,23 @@ class MergeScheduleStatus:
     last_schedule_time: Annotated[str | None, time_text("The time for which a MergeJob was created last.")] = None
     next_schedule_time: Annotated[str | None, time_text("The next time; absent while suspended.")] = None
     last_successful_time: Annotated[str | None, time_text("When a MergeJob became Complete last.")] = None
+    gone_columns: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Columns that earlier MergeJobs merged and the change feed of the one which became Complete last no longer "
+            "has, the first of them.",
+            max_items=MAX_UNUSED,
+            item=Doc("Name of a column.", max_length=limits.MAX_NAME),
+        ),
+    ] = ()
+    rows_unmatched_deletes: Annotated[
+        int,
+        Doc("Rows that the MergeJob which became Complete last was to delete and did not find.", minimum=0),
+    ] = 0
+    rows_unmatched_updates: Annotated[
+        int,
+        Doc("Rows that the MergeJob which became Complete last was to update and did not find.", minimum=0),
+    ] = 0
     last_missed_time: Annotated[str | None, time_text("The latest time that passed without a MergeJob of its own.")] = (
         None
     )

@@ -277,6 +277,12 @@ class MergeSource(Source):
             message="source.onlyRejected takes files that were consumed before: remove source.consume",
             field_path=".consume",
         ),
+        Rule(
+            holds=lambda source: source.change_format is not None or not source.generated,
+            rule="!has(self.generated) || self.generated.size() == 0 || has(self.changeFormat)",
+            message="source.generated is for change feeds only: remove it, or set source.changeFormat",
+            field_path=".generated",
+        ),
     )
 
     change_format: Annotated[
@@ -354,6 +360,17 @@ class MergeSource(Source):
             "Refuse (the default) fails the job for infinite dates and timestamps, which Iceberg does not have; Null "
             "stores null, Max stores the last moment of the year 9999 for infinity and the first of the year 1 for "
             "-infinity. No key may be one."
+        ),
+    ] = None
+    generated: Annotated[
+        Mapping[str, str] | None,
+        Doc(
+            "Columns that the source database generates and its changes do not have, as stored generated columns of "
+            "PostgreSQL in feeds of Debezium: table column to an expression of + - * / % ||, coalesce, concat, round, "
+            "to_date and cast over other columns of the same row, which is computed for each change, or null, which "
+            "leaves its values out. A job fails as long as such a column is not named.",
+            max_properties=limits.MAX_COLUMNS,
+            item=Doc("An expression.", min_length=1, max_length=limits.MAX_ASSIGNED),
         ),
     ] = None
     equal_rows: Annotated[

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 from skipstone_core.errors import BadData, DependencyUnavailable
 from skipstone_core.keys import KeyType
-from skipstone_core.merging.merges import BoundKey, RepeatedKeys
+from skipstone_core.merging.merges import SEVERAL_COLUMN, BoundKey, RepeatedKeys
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical, float_bits, null_rows
@@ -84,13 +84,14 @@ class SlicePart:
 @dataclass(frozen=True)
 class SortRule:
     """In which order of ``keys`` a slice is sorted, by what column's type the last change is told, and what is kept of
-    ``repeated`` keys: with a ``sequence``, REFUSED means LAST.
+    ``repeated`` keys: with a ``sequence``, REFUSED means LAST. ``marks_several``: see the plan.
     """
 
     keys: tuple[BoundKey, ...]
     sequence: str | None
     types: Mapping[str, KeyType]
     repeated: RepeatedKeys = RepeatedKeys.REFUSED
+    marks_several: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -270,6 +271,9 @@ def last_changes(changes: pa.Table, rule: SortRule) -> SortedChanges:
         pc.sort_indices(order, sort_keys=[(name, "ascending", "at_start") for name in order.column_names])
     )
     superseded = _same_as_next(_canonical_keys(keyed, rule.keys))
+    if rule.marks_several:
+        keyed = _marked(keyed, np.append(False, superseded)[: len(superseded)])
+        keyless = _marked(keyless, np.zeros(keyless.num_rows, dtype=bool))
     if not superseded.any():
         return SortedChanges(pa.concat_tables([keyed, keyless]), keyed.num_rows)
     if rule.refuses:
@@ -277,6 +281,10 @@ def last_changes(changes: pa.Table, rule: SortRule) -> SortedChanges:
     others = keyed.filter(pa.array(superseded)) if rule.keeps_all else keyed.slice(0, 0)
     keyed = keyed.filter(pa.array(~superseded))
     return SortedChanges(pa.concat_tables([keyed, keyless, others]), keyed.num_rows, others.num_rows)
+
+
+def _marked(rows: pa.Table, several: npt.NDArray[np.bool_]) -> pa.Table:
+    return rows.append_column(SEVERAL_COLUMN, pa.array(several))
 
 
 def checksum(path: str) -> str:

@@ -17,7 +17,8 @@ from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import ValueExpression
 from skipstone_core.language.predicates import ColumnRef
-from skipstone_core.merging.merges import COMPOSED_UPDATE, BoundClause, MergePlan, PartialRows
+from skipstone_core.merging.feeds import DELETE, UPDATE
+from skipstone_core.merging.merges import COMPOSED_UPDATE, SEVERAL_COLUMN, BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
@@ -73,6 +74,39 @@ def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) 
             open_rows &= true.to_numpy(zero_copy_only=False)
         choice[open_rows] = number
     return choice
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """How many ``deletes`` and ``updates`` found no row."""
+
+    deletes: int = 0
+    updates: int = 0
+
+    def plus(self, other: Unmatched) -> Unmatched:
+        """Both together."""
+        return Unmatched(self.deletes + other.deletes, self.updates + other.updates)
+
+
+def count_unmatched(plan: MergePlan, source: pa.Table) -> Unmatched:
+    """What the rows of ``source``, of which each has a key of its own and none matches, were to do.
+
+    A change feed says it. Otherwise a row is a delete if nothing inserts it and the clauses that ask the source only
+    delete it; one that stands for others of its key is none, as these may have made what it deletes.
+    """
+    if plan.kinds is not None:
+        told = source.column(plan.kinds)
+        return Unmatched(*(pc.sum(pc.equal(told, kind)).as_py() or 0 for kind in (DELETE, UPDATE)))
+    if not plan.tells_deletes:
+        return Unmatched()
+    columns = source_columns(source)
+    found = choose_clauses(plan.sure_clauses, columns, source.num_rows)
+    deletes = [n for n, clause in enumerate(plan.sure_clauses) if clause.action is MergeAction.DELETE]
+    is_delete = np.isin(found, deletes)
+    is_delete &= choose_clauses(plan.when_not_matched, columns, source.num_rows) == NO_CLAUSE
+    if plan.marks_several:
+        is_delete &= ~source.column(SEVERAL_COLUMN).to_numpy(zero_copy_only=False)
+    return Unmatched(deletes=int(is_delete.sum()))
 
 
 def choose_rows(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merging.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import SEVERAL_COLUMN, BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
@@ -29,9 +29,11 @@ from skipstone.kernels.clauses import (
     TOO_LATE,
     Choice,
     ComposedRows,
+    Unmatched,
     choose_clauses,
     choose_rows,
     chosen_by,
+    count_unmatched,
     inserted_rows,
     nullable,
     rows_at_once,
@@ -117,10 +119,11 @@ class WorkResult:
 
 @dataclass(frozen=True)
 class InsertResult:
-    """How many rows were inserted; ``written`` are rows for ``to_data_files``."""
+    """How many rows were inserted; ``written`` are rows for ``to_data_files``. ``rest``: what found no row."""
 
     rows: int
     written: tuple[bytes, ...]
+    rest: Unmatched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,12 +235,13 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
 
 
 def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
-    """Write the rows that an insert clause takes."""
-    reader = ChangeReader(work.slices, work.plan.source_columns)
+    """Write the rows that an insert clause takes, and count the deletes and updates among all."""
+    several = [SEVERAL_COLUMN] if work.plan.marks_several else []
+    reader = ChangeReader(work.slices, [*work.plan.source_columns, *several])
     writer = _new_writer(work, task_id)
     try:
-        inserted = _write_picked(work, reader, writer)
-        return InsertResult(inserted, tuple(file.to_row() for file in writer.close()))
+        inserted, rest = _write_picked(work, reader, writer)
+        return InsertResult(inserted, tuple(file.to_row() for file in writer.close()), rest)
     except BaseException:
         writer.abort()
         raise
@@ -275,22 +279,25 @@ def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]
         return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
 
 
-def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
-    inserted, histories = 0, HistoryReader(work.plan, work.slices, reader)
+def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> tuple[int, Unmatched]:
+    inserted, rest, histories = 0, Unmatched(), HistoryReader(work.plan, work.slices, reader)
     for number, picked in work.rows:
         rows = np.frombuffer(picked, dtype=np.int64)
         for here, source in _picked_rows(reader, work.slices[number], number, rows):
             if work.plan.partial is not None:
                 require_whole(source, work.plan.partial)
             several = _have_several(histories, work.slices[number], number, here)
-            for batch in _inserts(source.filter(pa.array(~several)), work.plan.when_not_matched, writer.arrow_schema):
+            single = source.filter(pa.array(~several))
+            first = here[~several] < work.slices[number].rows - work.slices[number].others  # one of each key
+            rest = rest.plus(count_unmatched(work.plan, single.filter(pa.array(first))))
+            for batch in _inserts(single, work.plan.when_not_matched, writer.arrow_schema):
                 writer.write(batch)
                 inserted += batch.num_rows
             if several.any():
                 for batch in _composed_inserts(histories, number, here[several], writer.arrow_schema):
                     writer.write(batch)
                     inserted += batch.num_rows
-    return inserted
+    return inserted, rest
 
 
 def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows: Int64s) -> npt.NDArray[np.bool_]:

@@ -66,6 +66,8 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             source=counts.get("rowsSource", 0),
             matching=counts.get("rowsMatching", 0),
             unmatched=counts.get("rowsUnmatched", 0),
+            unmatched_deletes=counts.get("rowsUnmatchedDeletes", 0),
+            unmatched_updates=counts.get("rowsUnmatchedUpdates", 0),
             superseded=counts.get("rowsSuperseded", 0),
             matched=counts.get("rowsMatched", 0),
             updated=counts.get("rowsUpdated", 0),
@@ -87,6 +89,7 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
         pruned=_pruned(report),
         funnel=_funnel(report),
         defaulted_columns=_defaulted(report),
+        gone_columns=tuple(dict.fromkeys(shorten(name, limits.MAX_NAME) for name in report.gone_columns))[:MAX_UNUSED],
     )
 
 

@@ -53,6 +53,8 @@ def _count(status: Raw) -> dict[str, int]:
         "rowsInserted": int(rows.get("inserted") or 0),
         "rowsRejected": int(status.get("rowsRejected") or 0) + int(rows.get("rejected") or 0),
         "rowsWaiting": int(rows.get("waiting") or 0),
+        "rowsUnmatchedDeletes": int(rows.get("unmatchedDeletes") or 0),
+        "rowsUnmatchedUpdates": int(rows.get("unmatchedUpdates") or 0),
         "valuesIgnored": sum(int(one.get("rows") or 0) for one in _listed(status, "unusedColumns")),
         "filesTotal": total,
         "filesPruned": total - int(files.get("candidate") or 0),

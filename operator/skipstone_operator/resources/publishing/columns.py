@@ -102,6 +102,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Updated", ".status.rows.updated", "Rows updated."),
         _count("Deleted", ".status.rows.deleted", "Rows deleted."),
         _count("Inserted", ".status.rows.inserted", "Rows inserted."),
+        _count("NotFound", ".status.rows.unmatchedDeletes", "Rows to be deleted that were not found.", wide=True),
         JOB_REASON,
         DURATION,
         AGE,
@@ -116,6 +117,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         WHY,
         _string("TimeZone", ".spec.timeZone", "Time zone of the schedule.", wide=True),
         _date("LastSuccess", ".status.lastSuccessfulTime", "Time since a MergeJob became Complete.", wide=True),
+        _count("NotFound", ".status.rowsUnmatchedDeletes", "Rows to be deleted that were not found.", wide=True),
         AGE,
     ),
 }

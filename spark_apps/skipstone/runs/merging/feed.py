@@ -40,6 +40,7 @@ from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import unpack_bits
 from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
 from skipstone.runs.merging.scratch import Scratch
+from skipstone.runs.merging.sightings import Sightings, judge_feed, sight
 from skipstone.runs.merging.source import (
     ANSWER,
     ANSWER_DDL,
@@ -90,8 +91,8 @@ class FeedSlice:
 
     ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
     ``unknown``: what they have beside these. ``of_no_row``: messages that tell of no row.
-    ``defaults``: what they have in nullable columns with a default. ``left_out``: changes that are in no slice;
-    ``links``: messages that change keys.
+    ``defaults``: what they have in nullable columns with a default. ``seen``: the columns that writes have and lack.
+    ``left_out``: changes that are in no slice; ``links``: messages that change keys.
     """
 
     slice: ChangeSlice | None
@@ -101,6 +102,7 @@ class FeedSlice:
     unknown: Mapping[str, UnknownColumn]
     of_no_row: int
     defaults: Defaults
+    seen: Sightings
     left_out: RejectedChanges = field(default_factory=RejectedChanges)
     links: tuple[KeyMove, ...] = ()
 
@@ -146,7 +148,7 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
     def sliced(feed: _Feed) -> list[object]:
         return [opened(caught(lambda: _slice(rows, feed.resolution, site.scratch), site.scratch.where))]
 
-    return _settled(site, _with_truncation(feed, site, files, find_truncation(changes)), sliced)
+    return _settled(site, _with_truncation(feed, site, files, find_truncation(changes)), table, sliced)
 
 
 def _changes_here(site: SourceSite, feed: _Feed) -> pa.Table | None:
@@ -185,7 +187,7 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
         answers = map_batches(by_key, kernel, ANSWER_DDL).collect()
         return [opened(bytes(answer.answer)) for answer in answers]
 
-    return _settled(site, feed, sliced)
+    return _settled(site, feed, table, sliced)
 
 
 def _held(site: SourceSite, table: Table) -> HeldTable:
@@ -193,16 +195,16 @@ def _held(site: SourceSite, table: Table) -> HeldTable:
     return HeldTable.of(site.memory, table, json.dumps(sorted(key.target for key in site.task.keys)))
 
 
-def _settled(site: SourceSite, feed: _Feed, sliced: Callable[[_Feed], list[object]]) -> Changes:
+def _settled(site: SourceSite, feed: _Feed, table: Table, sliced: Callable[[_Feed], list[object]]) -> Changes:
     """The changes of ``feed``, ``sliced`` until no message is applied in part."""
     while True:
         parts = [part for part in sliced(feed) if isinstance(part, FeedSlice)]
         if feed.holding is None:
-            return _kept(site, feed, parts)
+            return _kept(site, feed, table, parts)
         links = [link for part in parts for link in part.links]
         stops = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
         if all(key in feed.holding.stops for key in stops):
-            return _kept(site, feed, parts)
+            return _kept(site, feed, table, parts)
         feed = replace(feed, holding=replace(feed.holding, stops={**feed.holding.stops, **stops}))
 
 
@@ -254,15 +256,19 @@ def _overtaken(rows: Mapping[str, HeldRow]) -> Mapping[str, HeldRow]:
     return {key: HeldRow(overtaken=row.overtaken | frozenset(row.missing)) for key, row in rows.items()}
 
 
-def _kept(site: SourceSite, feed: _Feed, parts: Sequence[FeedSlice]) -> Changes:
-    require_one_table(name for part in parts for name in part.tables)
+def _kept(site: SourceSite, feed: _Feed, table: Table, parts: Sequence[FeedSlice]) -> Changes:
+    feeds = frozenset(name for part in parts for name in part.tables)
+    require_one_table(feeds)
     leaves = _leaves(site, feed.target, parts)
+    schema = with_fields(table.schema(), feed.planned.columns)
+    memory = judge_feed(table, schema, feeds, [part.seen for part in parts], site.task.source.generated or {})
     left = RejectedChanges.merged([part.left_out for part in parts], [file.stored.name for file in feed.files])
     if feed.truncation is not None and feed.holding is not None:
         left = replace(left, rows={**feed.holding.rows, **left.rows})
     require_allowed(site.task.bad_records, left)
     left = replace(left, parts=_kept_records(site, feed, left))
-    planned = replace(feed.planned, leaves=leaves, left_out=left)
+    leaves = replace(leaves, gone=memory.gone)
+    planned = replace(feed.planned, leaves=leaves, left_out=left, properties=memory.properties)
     return written_down(site, planned, [part.slice for part in parts if part.slice is not None])
 
 
@@ -327,6 +333,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
         unknown=tally(writes.column(UNKNOWN_COLUMN)),
         of_no_row=pc.sum(of_no_row).as_py() or 0,
         defaults=tally_defaults(writes.column(DEFAULTED_COLUMN)),
+        seen=sight(writes, how.columns),
         left_out=left,
         links=sifted.links if sifted is not None else (),
     )

@@ -46,7 +46,13 @@ from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in,
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
-from skipstone.runs.reporting.leftout import defaulted_summary, recall_unused, rejected_summary, unused_summary
+from skipstone.runs.reporting.leftout import (
+    defaulted_summary,
+    gone_summary,
+    recall_unused,
+    rejected_summary,
+    unused_summary,
+)
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -215,7 +221,9 @@ def _refuse_evolution(job: _Job) -> None:
 
 
 def _tell_left(reporter: Reporter, left: Leaves) -> None:
-    reporter.leave(left.columns, left.total, left.unfed, left.defaulted)
+    unfed = tuple(name for name in left.unfed if name not in left.gone)
+    reporter.leave(left.columns, left.total, unfed, left.defaulted)
+    reporter.miss(left.gone)
     if left.of_no_row:
         reporter.note(told_skipped(left.of_no_row))
 
@@ -372,6 +380,7 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
         replaced=rewrite.replaced,
         read=rewrite.read,
         columns=changes.columns,
+        properties=changes.properties,
         txn=job.request.txn,
         record=replace(source_record(intake, encode(rewrite.counts), job.task.source), rejected_path=left.path),
         summary={
@@ -379,6 +388,7 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
             **unused_summary(changes.leaves.columns, changes.leaves.total),
             **defaulted_summary(changes.leaves.defaulted),
             **rejected_summary(left.told, left.path),
+            **gone_summary(changes.leaves.gone),
         },
         guard=lambda table, added: _guard(changes, table, added),
         unique_source=is_unique(job.task.source),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 from pyiceberg.manifest import DataFile
@@ -20,6 +21,7 @@ from skipstone.files.positions import to_delete_files
 from skipstone.files.reader import describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
 from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.clauses import Unmatched
 from skipstone.kernels.merging import (
     FileResult,
     FileWork,
@@ -93,14 +95,15 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
     rest = unmatched_rows(changes.plan, changes.slices, results)
-    rows_inserted, inserts = _insert_rest(site, changes, rest, write)
+    inserted = _insert_rest(site, changes, rest, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
         rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
-        inserted=tuple(to_data_files(inserts, table)),
+        inserted=tuple(to_data_files(inserted.written, table)),
         deletes=tuple(to_delete_files(row for part in merged for row in part.deletes)),
-        rows_inserted=rows_inserted,
-        rows_unmatched=len(rest) - rows_inserted,
+        rows_inserted=inserted.rows,
+        rows_unmatched=len(rest) - inserted.rows,
+        rest=inserted.rest,
     )
     return Rewrite(
         added=(*moved.rewritten, *moved.inserted),
@@ -195,11 +198,11 @@ def _insert_task(work: InsertWork, task: str) -> bytes:
     return caught(lambda: write_inserts(work, f"insert-{task}"), work.write.location)
 
 
-def _insert_rest(site: RewriteSite, changes: Changes, rest: Int64s, write: WriteSpec) -> tuple[int, list[bytes]]:
-    """Insert ``rest``, the source rows that matched nowhere: how many, and the written files."""
+def _insert_rest(site: RewriteSite, changes: Changes, rest: Int64s, write: WriteSpec) -> InsertResult:
+    """Insert ``rest``, the source rows that matched nowhere, as far as a clause takes them."""
     plan = changes.plan
-    if not plan.when_not_matched or not len(rest):
-        return 0, []
+    if not (plan.when_not_matched or plan.tells_deletes) or not len(rest):
+        return InsertResult(0, (), Unmatched())
     found = _Found(site.written)
     few = len(rest) <= INSERT_HERE_ROWS
     parts = np.array_split(rest, 1 if few else site.cores)
@@ -209,12 +212,19 @@ def _insert_rest(site: RewriteSite, changes: Changes, rest: Int64s, write: Write
     else:
         site.tasks.run(_insert_task, works, found.take)
     done = [one for one in found.results() if isinstance(one, InsertResult)]
-    return sum(one.rows for one in done), [row for one in done for row in one.written]
+    return InsertResult(
+        rows=sum(result.rows for result in done),
+        written=tuple(row for result in done for row in result.written),
+        rest=reduce(Unmatched.plus, (result.rest for result in done), Unmatched()),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """Files by what a merge does with them, how many rows are in those inserted, and how many no clause inserts."""
+    """Files by what a merge does with them, how many rows are in those inserted, and how many no clause inserts.
+
+    ``rest``: the deletes and updates among rows without a match.
+    """
 
     removed: tuple[DataFile, ...]
     rewritten: tuple[DataFile, ...]
@@ -222,6 +232,7 @@ class _Moved:
     deletes: tuple[DataFile, ...]
     rows_inserted: int
     rows_unmatched: int
+    rest: Unmatched
 
 
 def _counts(
@@ -238,6 +249,8 @@ def _counts(
         rows_matching=changes.rows_read - len(left.rejected) - superseded - moved.rows_inserted - moved.rows_unmatched,
         rows_superseded=superseded,
         rows_unmatched=moved.rows_unmatched,
+        rows_unmatched_deletes=moved.rest.deletes,
+        rows_unmatched_updates=moved.rest.updates,
         rows_matched=sum(result.rows_matched for result in results),
         rows_updated=sum(result.rows_updated for result in results),
         rows_deleted=sum(result.rows_deleted for result in results),

@@ -79,6 +79,7 @@ class Leaves:
 
     ``of_no_row``: messages of a feed that tell of no row.
     ``defaulted``: columns in which a change feed may have the source column's default in place of null.
+    ``gone``: columns that earlier jobs of the feed had, and this one has not.
     """
 
     columns: tuple[UnusedColumn, ...] = ()
@@ -86,6 +87,7 @@ class Leaves:
     unfed: tuple[str, ...] = ()
     of_no_row: int = 0
     defaulted: tuple[UnusedColumn, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @staticmethod
     def of(names: Names, values: Mapping[str, int]) -> Leaves:
@@ -101,7 +103,8 @@ class Changes:
 
     ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it. ``leaves``:
     what of the source nothing uses. ``left_out``: its changes that are not applied. ``held``: what the table remembers
-    of rows of which changes were left out; None where it remembers none of them.
+    of rows of which changes were left out; None where it remembers none of them. ``properties``: what it is to remember
+    of the source.
     """
 
     plan: MergePlan
@@ -111,6 +114,7 @@ class Changes:
     leaves: Leaves = Leaves()
     left_out: RejectedChanges = field(default_factory=RejectedChanges)
     held: HeldTable | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows_read(self) -> int:
@@ -265,7 +269,7 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
     held = [column for column in columns if column.name in plan.source_columns]
     types = {column.name: kind for column in held if (kind := key_type(str(column.type)))}
     types[KEPT_COLUMN] = KeyType(KeyFamily.BINARY)
-    return held, SortRule(plan.keys, plan.sequence_by, types, plan.repeated_keys)
+    return held, SortRule(plan.keys, plan.sequence_by, types, plan.repeated_keys, plan.marks_several)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import UserError
 from skipstone_core.history.commits import AlreadyCommitted, Outcome
+from skipstone_core.merging.unused import MAX_UNUSED
 
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import load_table
@@ -24,6 +25,8 @@ UNUSED_SUMMARY = "skipstone.unused-columns"
 DEFAULTED_SUMMARY = "skipstone.defaulted-columns"
 #: JSON of a sentence about changes that a merge left out, and of the folder that has them.
 REJECTED_SUMMARY = "skipstone.rejected"
+#: JSON of names: columns that earlier jobs of the feed had.
+GONE_SUMMARY = "skipstone.gone-columns"
 
 
 def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, str]:
@@ -48,6 +51,11 @@ def rejected_summary(told: str, path: str | None) -> Mapping[str, str]:
     return {REJECTED_SUMMARY: json.dumps({"message": told, "path": path}, ensure_ascii=False)} if told else {}
 
 
+def gone_summary(names: Sequence[str]) -> Mapping[str, str]:
+    """Return what the summary of a commit says of columns that a feed had and has no more; nothing without any."""
+    return {GONE_SUMMARY: json.dumps(names[:MAX_UNUSED], ensure_ascii=False)} if names else {}
+
+
 def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: Reporter) -> None:
     """Let the report of a run that finds its job committed name what the attempt that committed left out.
 
@@ -65,3 +73,4 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         reporter.leave(unused, int(told["total"]), defaulted=defaulted)
         rejected = json.loads(snapshot.summary.get(REJECTED_SUMMARY) or '{"message": "", "path": null}')
         reporter.reject(str(rejected["message"]), rejected["path"])
+        reporter.miss(tuple(map(str, json.loads(snapshot.summary.get(GONE_SUMMARY) or "[]"))))

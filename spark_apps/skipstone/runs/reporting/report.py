@@ -24,8 +24,23 @@ from skipstone_core.contract.reports import (
 )
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.funnel import FunnelStage
-from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
-from skipstone_core.merging.unused import told_defaulted, told_unfed, told_unused
+from skipstone_core.history.commits import (
+    AlreadyCommitted,
+    Committed,
+    Conflicted,
+    Outcome,
+    TxnRecord,
+    Unknown,
+    with_sparse_counts,
+)
+from skipstone_core.merging.unused import (
+    MAX_UNUSED,
+    told_defaulted,
+    told_gone,
+    told_unfed,
+    told_unmatched,
+    told_unused,
+)
 from skipstone_core.reasons import Reason
 
 from skipstone.scrubbing import scrubbed
@@ -75,6 +90,7 @@ class Reporter:
         self._unfed: tuple[str, ...] = ()
         self._defaulted: tuple[UnusedColumn, ...] = ()
         self._rejected_path: str | None = None
+        self._gone: tuple[str, ...] = ()
 
     def note(self, text: str) -> None:
         """Add a sentence to the message of the last report."""
@@ -99,6 +115,10 @@ class Reporter:
         if told:
             self.note(told)
         self._rejected_path = path
+
+    def miss(self, gone: tuple[str, ...]) -> None:
+        """Let all reports from now on name columns that earlier jobs of the feed had and this one has not."""
+        self._gone = gone
 
     def ended(self, step: StepReport) -> None:
         """Let all reports from now on tell of a step that has ended, also that of a failure of a later one."""
@@ -154,6 +174,7 @@ class Reporter:
             unused_columns=self._unused,
             unused_total=self._unused_total,
             defaulted_columns=self._defaulted,
+            gone_columns=self._gone[:MAX_UNUSED],
         )
 
     def judge(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
@@ -165,6 +186,7 @@ class Reporter:
             case Committed(_, record):
                 return self._committed(RunOutcome.COMMITTED, Reason.COMMITTED, replace(record, counts=dict(counts)))
             case AlreadyCommitted(record):
+                record = replace(record, counts=with_sparse_counts(record.counts, counts))
                 return self._committed(RunOutcome.ALREADY_COMMITTED, Reason.ALREADY_COMMITTED, record)
             case Conflicted(reason, message):
                 ended = RunOutcome.CONFLICTED if reason in PASSING_CONFLICTS else RunOutcome.FAILED
@@ -179,7 +201,9 @@ class Reporter:
         left = (
             told_unused(self._unused, self._unused_total),
             told_unfed(self._unfed),
+            told_gone(self._gone),
             told_defaulted(self._defaulted),
+            told_unmatched(*(report.counts.get(f"rowsUnmatched{kind}", 0) for kind in ("Deletes", "Updates"))),
         )
         message = " ".join(text for text in (report.message, *left, *self._notes) if text)
         last = _without_secrets(replace(report, message=message, stages_ms=self.stages_ms))
@@ -234,6 +258,7 @@ def fit_termination(report: JobReport) -> str:
         stages_ms={},
         unused_columns=(),
         defaulted_columns=(),
+        gone_columns=(),
         steps=tuple(replace(step, message="") for step in bare.steps),
     )
     return _fit(
@@ -242,7 +267,7 @@ def fit_termination(report: JobReport) -> str:
             short,
             bare,
             replace(bare, stages_ms={}),
-            replace(bare, stages_ms={}, unused_columns=(), defaulted_columns=()),
+            replace(bare, stages_ms={}, unused_columns=(), defaulted_columns=(), gone_columns=()),
         ],
         MAX_TERMINATION_BYTES,
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 from propcache.api import cached_property
 from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN, UPSERT
+from skipstone_core.merging.feeds import DELETE, KIND_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN
 from skipstone_core.merging.unused import plain_name
 
@@ -43,10 +43,11 @@ from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, noted
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, noted_defaults
 from skipstone.sources.feeds.values.encodings import ValueRules
+from skipstone.sources.feeds.values.generated import Images, Lacks, generate
 from skipstone.sources.feeds.values.placeholders import Placeholder
 from skipstone.sources.feeds.values.postgres import NO_NUMBER
 
-_CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
+_CONTROL = (OP_COLUMN, KIND_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
             UNKNOWN_COLUMN, DEFAULTED_COLUMN, FAULT_COLUMN, OTHER_COLUMN)  # fmt: skip
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON)
 
@@ -56,14 +57,6 @@ def batch_schema(target: FeedTarget) -> pa.Schema:
     binary = (ORDER_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
     control = [pa.field(name, pa.binary() if name in binary else pa.string()) for name in _CONTROL]
     return pa.schema([*(pa.field(column.name, column.arrow) for column in target.carried), *control])
-
-
-@dataclass(frozen=True)
-class Lacks:
-    """Which columns changes do not have: rows by columns. ``unavailable``: they have one, and leave its value out."""
-
-    absent: Bits
-    unavailable: Bits
 
 
 @dataclass(frozen=True)
@@ -157,13 +150,17 @@ class BatchMaker:
     def assembled(
         self, arrays: Sequence[pa.Array], changes: Sequence[Change], lacks: Lacks, notes: Notes
     ) -> pa.RecordBatch:
-        """A batch of the columns ``arrays``; of ``changes`` all but their values counts."""
+        """A batch of the columns ``arrays``; of ``changes`` all but values counts. Raises BadData as ``batch``."""
+        if self.target.generated is not None:
+            images = Images(self.name, changes, arrays, lacks, is_faulty=notes.fault is not None)
+            arrays, lacks = generate(self.target, self.target.generated, images)
         writes = np.array([change.op == UPSERT for change in changes], dtype=bool)[:, None]
         marks = [change.mark for change in changes]
         place = self.number.to_bytes(4, "big")
         orders = [change.mark.order + place + change.line.to_bytes(8, "big") for change in changes]
         control = [
             pa.array([change.op for change in changes], pa.string()),
+            pa.array([change.kind for change in changes], pa.string()),
             pa.array(orders, pa.binary()),
             pa.array([mark.origin for mark in marks], pa.string()),
             pa.array([mark.log for mark in marks], pa.string()),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import DeletedKeys, require_keys
-from skipstone.sources.feeds.positions import debezium_mark
+from skipstone.sources.feeds.positions import debezium_mark, is_snapshot
 from skipstone.sources.feeds.shapes import ABSENT, NOWHERE, Change, FeedError, Fields, Mark, Raw, Semantics
 
 _CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
@@ -60,7 +60,8 @@ class EnvelopeReader:
             old = self._replaced_key(message.get("before"), after, source, columns)
             if old is not None:
                 yield Change(DELETE, old, mark, line)
-            yield Change(UPSERT, after, mark, line)
+            is_read, is_update = is_of_snapshot(source, op), op == _UPDATE and old is None
+            yield Change(UPSERT, after, mark, line, is_update, is_read)
         else:
             raise FeedError(f"its op is none of c, r, u, d, t and m: {_READ_AGAIN}")
 
@@ -114,9 +115,14 @@ class FlatReader:
             if op == _UPDATE and self.has_keys_only:
                 raise FeedError(_no_row_before(source))
             require_keys(values, self.deletes.names)
-            yield Change(UPSERT, values, mark, line)
+            yield Change(UPSERT, values, mark, line, op == _UPDATE, is_of_snapshot(source, op))
         else:
             raise FeedError(f"its __op is none of c, r, u, d, t and m: {_READ_AGAIN}")
+
+
+def is_of_snapshot(source: Fields, op: Raw) -> bool:
+    """Return whether a snapshot read the row; ``snapshot.events.as.inserts`` makes that a create."""
+    return op == _READ or (op == _CREATE and is_snapshot(source))
 
 
 def is_of_no_row(message: Fields, keys: tuple[str, ...]) -> bool:

@@ -22,11 +22,12 @@ from pyiceberg.types import TimestampType, TimestamptzType
 from skipstone_core.merging.feeds import DELETE, UPSERT
 from skipstone_core.merging.unused import SourceNames, plain_name, require_delimiter
 
-from skipstone.sources.feeds.batches import BatchMaker, Lacks, Notes
+from skipstone.sources.feeds.batches import BatchMaker, Notes
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.rejecting.salvaging import salvaged
-from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, UnfitRecord, refused
+from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, UnfitRecord, refused
 from skipstone.sources.feeds.unknown import noted_columns
+from skipstone.sources.feeds.values.generated import Lacks
 from skipstone.sources.feeds.values.texts import instant
 from skipstone.sources.feeds.values.times import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
@@ -36,7 +37,8 @@ from skipstone.tables.parquetfiles import WholeFile
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 OP = "Op"
 BATCH_ROWS = 8192
-_OPS = {"I": UPSERT, "U": UPSERT, "D": DELETE}
+_INSERT, _UPDATE = "I", "U"
+_OPS = {_INSERT: UPSERT, _UPDATE: UPSERT, "D": DELETE}
 _FULL_LOAD = "LOAD"
 #: The name of a file of changes: when it was begun.
 _STAMPED = re.compile(r"\d{8}-\d{6,}", re.ASCII)
@@ -149,7 +151,8 @@ def _require_op(name: str, columns: Sequence[str], target: FeedTarget) -> None:
 
 def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     empties = {column.name for column in maker.target.columns if _is_text(column)}
-    mark = _mark(name, header)
+    is_load = _is_load(name, header)
+    mark = dms_mark(is_full_load=is_load)
     changes: list[Change] = []
     for line, row in rows:
         if not row:
@@ -157,9 +160,9 @@ def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: Bat
         if len(row) != len(header):
             raise refused(name, f"the row does not have the {len(header)} fields of the header", line)
         found = dict(zip(header, row, strict=True))
-        op = found.pop(OP, "I")
+        op = found.pop(OP, _INSERT)
         values = {key: _value(text, maker.target, keeps_empty=key in empties) for key, text in found.items()}
-        changes.append(_change(name, maker.target, Change(op, values, mark, line)))
+        changes.append(_change(name, maker.target, Change(op, values, mark, line, op == _UPDATE, is_load)))
         if len(changes) == BATCH_ROWS:
             yield from maker.batches(changes)
             changes = []
@@ -183,13 +186,12 @@ def _change(name: str, target: FeedTarget, row: Change) -> Change:
         raise refused(name, f"it has no value for the key column '{lacking[0]}'", row.line)
     op = _OPS[row.op]
     values = row.values if op == UPSERT else {key: row.values[key] for key in target.keys}
-    return Change(op, values, row.mark, row.line)
+    return row._replace(op=op, values=values)
 
 
-def _mark(name: str, columns: Sequence[str]) -> Mark:
-    """Files of changes lack Op when the task writes inserts only."""
-    is_named = is_full_load(name)
-    return dms_mark(is_full_load=is_named or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name)))
+def _is_load(name: str, columns: Sequence[str]) -> bool:
+    """Whether a file is of the full load. Files of changes lack Op when the task writes inserts only."""
+    return is_full_load(name) or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name))
 
 
 def is_full_load(path: str) -> bool:
@@ -212,10 +214,10 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             _require_keys(stored.name, names, maker.target)
             _require_op(stored.name, names, maker.target)
             maker.require_case(names, line)
-            mark = _mark(stored.name, names)
+            is_load = _is_load(stored.name, names)
             _require_once(stored.name, [name for name in names if name == OP or name in known])
             for batch in _exact_batches(stored, file, list(dict.fromkeys(names))):
-                yield from _Rows(_without_views(batch), line, mark, maker).batches()
+                yield from _Rows(_without_views(batch), line, is_load, maker).batches()
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
@@ -301,42 +303,40 @@ def _require_once(name: str, columns: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a file that begin with the row ``line``."""
+    """Rows of a file that begin with the row ``line``. ``is_load``: the file is of the full load."""
 
     batch: pa.RecordBatch
     line: int
-    mark: Mark
+    is_load: bool
     maker: BatchMaker
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return their changes; those that cannot be applied have a fault if the target says so."""
         if not self.maker.target.rejects:
-            yield _parquet_batch(self.batch, self.line, self.mark, self.maker)
+            yield self._good(0, self.batch.num_rows)
             return
         yield from salvaged(range(self.batch.num_rows), self._good, self._faulty)
 
+    def changes(self, start: int, stop: int) -> list[Change]:
+        """Return some of them without their values."""
+        mark, line = dms_mark(is_full_load=self.is_load), self.line + start
+        ops = _ops(self.batch.slice(start, stop - start), line, self.maker)
+        return [Change(_OPS[op], {}, mark, line + at, op == _UPDATE, self.is_load) for at, op in enumerate(ops)]
+
     def _good(self, start: int, stop: int) -> pa.RecordBatch:
-        return _parquet_batch(self.batch.slice(start, stop - start), self.line + start, self.mark, self.maker)
+        changes = self.changes(start, stop)
+        return _parquet_batch(self.batch.slice(start, stop - start), self.line + start, changes, self.maker)
 
     def _faulty(self, start: int, stop: int, fault: str) -> pa.RecordBatch:
         """The keys of rows that cannot be applied, and which columns they would have set."""
         rows, line = self.batch.slice(start, stop - start), self.line + start
-        maker, names = self.maker, self.batch.schema.names
-        carried = maker.target.carried
-        arrays = [
-            _fitted(_values(rows, column.name), column, line, maker)
-            if column.is_key
-            else pa.nulls(rows.num_rows, column.arrow)
-            for column in carried
-        ]
+        maker, names, carried = self.maker, self.batch.schema.names, self.maker.target.carried
+        empty = {column.name: pa.nulls(rows.num_rows, column.arrow) for column in carried}
+        keys = {key.name: _fitted(_values(rows, key.name), key, line, maker) for key in carried if key.is_key}
+        arrays = list({**empty, **keys}.values())
         absent = np.tile([column.name not in names for column in carried], (rows.num_rows, 1))
-        changes = _changes(_ops(rows, line, maker), self.mark, line)
         notes = Notes([None] * rows.num_rows, fault=fault)
-        return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), notes)
-
-
-def _changes(ops: Sequence[str], mark: Mark, line: int) -> list[Change]:
-    return [Change(op, {}, mark, line + at) for at, op in enumerate(ops)]
+        return maker.assembled(arrays, self.changes(start, stop), Lacks(absent, np.zeros_like(absent)), notes)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -344,11 +344,9 @@ def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
-def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMaker) -> pa.RecordBatch:
+def _parquet_batch(batch: pa.RecordBatch, line: int, changes: Sequence[Change], maker: BatchMaker) -> pa.RecordBatch:
     target, names = maker.target, batch.schema.names
-    ops = _ops(batch, line, maker)
-    changes = _changes(ops, mark, line)
-    deletes = pa.array([op == DELETE for op in ops], pa.bool_())
+    deletes = pa.array([change.op == DELETE for change in changes], pa.bool_())
     absent = np.zeros((batch.num_rows, len(target.carried)), dtype=bool)
     arrays = []
     _refuse_unread(batch, deletes, line, maker)
@@ -366,7 +364,7 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
         arrays.append(_fitted(values, column, line, maker))
     known = {OP, *(column.name for column in target.columns)}
     others = {name: batch.column(name) for name in names if name not in known and names.count(name) == 1}
-    unknown = noted_columns(others, [op != DELETE for op in ops])
+    unknown = noted_columns(others, [change.op != DELETE for change in changes])
     return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), Notes(unknown))
 
 
@@ -390,12 +388,12 @@ def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: B
 
 def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
     if OP not in batch.schema.names:
-        return [UPSERT] * batch.num_rows
+        return [_INSERT] * batch.num_rows
     told = _texts(batch.column(OP), OP, maker)
     wrong = next((at for at, op in enumerate(told) if op not in _OPS), None)
     if wrong is not None:
         raise refused(maker.name, f"its {OP} is none of I, U and D", line + wrong)
-    return [_OPS[str(op)] for op in told]
+    return [str(op) for op in told]
 
 
 def _texts(values: pa.Array, column: str, maker: BatchMaker) -> list[str | None]:

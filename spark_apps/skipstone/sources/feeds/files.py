@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,9 @@ from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.merging.clauses import MergeColumn
 from skipstone_core.merging.evolution import refuse_own_names
+from skipstone_core.merging.generated import bind_generated
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.feeds.avro import avro_messages
@@ -109,12 +112,18 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         non_finite=source.non_finite,
         infinity=source.infinity,
         tables=TableChoice(source.tables or ()),
+        generated=bind_generated(task, _merge_columns(columns), ZoneInfo(task.time_zone)),
         null_text=source.options.get("nullValue", _DMS_NULL),
         delimiter=options.delimiter,
         quote=options.quote,
         encoding=options.encoding,
         rejects=task.bad_records is not None and task.bad_records.policy is not BadRecordPolicy.FAIL,
     )
+
+
+def _merge_columns(columns: Sequence[FeedColumn]) -> list[MergeColumn]:
+    """Those that feeds can carry, as the rules of merges take them."""
+    return [MergeColumn(name=column.name, type=str(column.type)) for column in columns if column.read]
 
 
 def _options(task: MergeTask) -> TextOptions:

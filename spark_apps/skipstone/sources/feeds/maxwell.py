@@ -51,10 +51,11 @@ class MaxwellReader:
         if kind == "delete":
             yield Change(DELETE, keys, mark, line)
             return
-        old = message.get("old")
+        old, is_update = message.get("old"), kind == "update"
         if kind == "update" and isinstance(old, Mapping):
             before = {**keys, **{key: old[key] for key in self.keys if old.get(key) is not None}}
             if before != keys:
                 yield Change(DELETE, before, mark, line)
+                is_update = False
             data = {**dict.fromkeys(old), **data}  # with output_nulls=false, what became null is in old only
-        yield Change(UPSERT, data, mark, line)
+        yield Change(UPSERT, data, mark, line, is_update)

@@ -62,12 +62,17 @@ def debezium_mark(source: Fields, *, is_read: bool, ts_ms: Raw) -> Mark:
             "it is of Debezium's MongoDB connector, whose documents are text: let the ExtractNewDocumentState "
             "transform write them as columns, and merge them as a source of the format Json"
         )
-    is_snapshot = is_read or source.get("snapshot") not in _FALSE
+    is_of_snapshot = is_read or is_snapshot(source)
     place_of = _PLACES.get(connector, _by_time)
     time = _number(source.get("ts_ms") or ts_ms or 0, "source.ts_ms")
-    place = place_of(source, _SNAPSHOT if is_snapshot else _CHANGE, time)
+    place = place_of(source, _SNAPSHOT if is_of_snapshot else _CHANGE, time)
     origin = f"{connector or 'a connector'} {_text(source.get('name'))} {place.form}"
-    return Mark(_table(source), origin, None if is_snapshot else place.log, place.order + _u64(time))
+    return Mark(_table(source), origin, None if is_of_snapshot else place.log, place.order + _u64(time))
+
+
+def is_snapshot(source: Fields) -> bool:
+    """Return whether the ``source`` of an event of Debezium says that a snapshot is running."""
+    return source.get("snapshot") not in _FALSE
 
 
 def maxwell_mark(message: Fields, table: str) -> Mark:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, NO_ROW, OP_COLUMN, TRUNCATE, UPSERT
+from skipstone_core.merging.feeds import DELETE, KIND_COLUMN, MISSING_COLUMN, NO_ROW, OP_COLUMN, TRUNCATE, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 from skipstone_core.reasons import Reason
 
@@ -53,7 +53,7 @@ class Resolution:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the result."""
-        return (*self.columns, OP_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
+        return (*self.columns, OP_COLUMN, KEPT_COLUMN, MISSING_COLUMN, KIND_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -266,6 +266,7 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
             OP_COLUMN: picked.column(OP_COLUMN),
             KEPT_COLUMN: pack_bits(left),
             MISSING_COLUMN: pack_bits(lacking),
+            KIND_COLUMN: changes.column(KIND_COLUMN).take(pa.array(runs.starts[last])),
         }
     )
 

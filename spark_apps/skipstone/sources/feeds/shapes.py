@@ -17,6 +17,8 @@ from pyiceberg.types import IcebergType
 from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
+from skipstone_core.merging.clauses import BoundClause
+from skipstone_core.merging.feeds import DELETE, READ, UPDATE
 from skipstone_core.reasons import Reason
 
 #: A value as JSON, Avro or text has it.
@@ -106,6 +108,7 @@ class FeedTarget:
     without schema, and ``column_units`` those of single columns. ``identity_declared``: the spec says that the source
     database logs the keys of deleted rows. ``unavailable_value``: octets that stand for a value that is left out,
     besides Debezium's default. ``non_finite``, ``infinity``: as the spec has them. ``tables``: which of the tool's.
+    ``generated``: what computes columns that the source database generates.
     """
 
     tool: ChangeFormat
@@ -120,6 +123,7 @@ class FeedTarget:
     non_finite: NonFinite | None = None
     infinity: Infinity | None = None
     tables: TableChoice = TableChoice()
+    generated: BoundClause | None = None
     null_text: str = "NULL"
     delimiter: str = ","
     quote: str = '"'
@@ -158,13 +162,23 @@ NOWHERE = Mark(None, "", None, b"")
 class Change(NamedTuple):
     """One change of one row. ``op``: as the core names it; a delete has the values of keys only.
 
-    A message of no row (NO_ROW) has no values, and the mark NOWHERE.
+    ``is_update``: the row is there before; ``is_read``: a snapshot read it, and changes may lack columns that it has. A
+    message of no row (NO_ROW) has no values, and the mark NOWHERE.
     """
 
     op: str
     values: Fields
     mark: Mark
     line: int
+    is_update: bool = False
+    is_read: bool = False
+
+    @property
+    def kind(self) -> str | None:
+        """What KIND_COLUMN says of it."""
+        if self.op == DELETE:
+            return DELETE
+        return READ if self.is_read else UPDATE if self.is_update else None
 
 
 @dataclass(frozen=True)

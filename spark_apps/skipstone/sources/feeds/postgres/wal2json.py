@@ -77,9 +77,10 @@ class Wal2JsonReader:
             yield Change(DELETE, old, mark, line)
             return
         new = self._updated(message)
-        if list(old.values()) != require_keys(new, self.keys):
+        is_moved = list(old.values()) != require_keys(new, self.keys)
+        if is_moved:
             yield Change(DELETE, old, mark, line)
-        yield Change(UPSERT, new, mark, line)
+        yield Change(UPSERT, new, mark, line, is_update=not is_moved)
 
     def _insert(self, message: Fields, mark: Mark, line: int) -> Change:
         values = self._numbers.values(columns_of(message, "columns"))

@@ -1,0 +1,85 @@
+"""Which columns of the table the writes of a feed have: found by each task, judged with what the table remembers.
+
+Called by ``feed``. What tasks found adds up whichever rows each of them had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from skipstone_core.merging.feeds import KIND_COLUMN, MISSING_COLUMN, READ
+from skipstone_core.merging.merges import KEPT_COLUMN
+from skipstone_core.merging.sightings import (
+    ColumnSightings,
+    decode_seen,
+    encode_seen,
+    feed_property,
+    judge_columns,
+    merged_sightings,
+    undeclared,
+)
+
+from skipstone.kernels.partial import unpack_bits
+from skipstone.sources.feeds.positions import is_first
+from skipstone.sources.feeds.shapes import ORDER_COLUMN, ORIGIN_COLUMN
+
+#: Later than any order: of a change whose place before or after a snapshot its own order does not say.
+_LAST_ORDER = b"\xff"
+Sightings = Mapping[str, ColumnSightings]
+
+
+@dataclass(frozen=True)
+class FeedMemory:
+    """What is told and remembered of a feed's columns. ``gone``: earlier jobs had them. ``properties``: to be set."""
+
+    gone: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def sight(writes: pa.Table, columns: Sequence[str]) -> Sightings:
+    """Which of ``columns`` some ``writes`` have and lack, and where the last of each kind is."""
+    first = is_first(writes.column(ORDER_COLUMN), writes.column(ORIGIN_COLUMN))
+    names = [KEPT_COLUMN, MISSING_COLUMN, KIND_COLUMN]
+    table = pa.table({**{name: writes.column(name) for name in names}, "first": first,
+                      "order": writes.column(ORDER_COLUMN)})  # fmt: skip
+    alike = table.group_by([*names, "first"]).aggregate([("order", "max")])
+    kept, missing = (unpack_bits(alike.column(name), len(columns)) for name in (KEPT_COLUMN, MISSING_COLUMN))
+    absent = kept & ~missing
+    rows = zip(alike.column(KIND_COLUMN).to_pylist(), alike.column("order_max").to_pylist(),
+               alike.column("first").to_pylist(), strict=True)  # fmt: skip
+    found: list[Sightings] = []
+    for at, (kind, order, is_in_first) in enumerate(rows):
+        without = _LAST_ORDER if is_in_first else order
+        has, lacks = (
+            (ColumnSightings(read=order), ColumnSightings(read_without=order))
+            if kind == READ
+            else (ColumnSightings(changed=order), ColumnSightings(changed_without=without))
+        )
+        found.append({name: lacks if absent[at, n] else has for n, name in enumerate(columns)})
+    return merged_sightings(found)
+
+
+def judge_feed(
+    table: Table, schema: Schema, feeds: Collection[str], parts: Sequence[Sightings], declared: Collection[str]
+) -> FeedMemory:
+    """What a job found of the source table of ``feeds`` (at most one), with what ``table`` remembers of it.
+
+    ``schema``: with the columns that the job adds. ``declared``: those that the spec says are generated. Raises BadData
+    (SOURCE_COLUMN_MISSING) for columns that changes lack although snapshots have them.
+    """
+    found = merged_sightings(parts)
+    feed = next(iter(feeds), None)
+    if not found or feed is None:
+        return FeedMemory()
+    name, ids = feed_property(feed), {one.field_id: one.name for one in schema.fields}
+    text = table.properties.get(name)
+    known = {ids[number]: seen for number, seen in decode_seen(text).items() if number in ids}
+    columns = judge_columns(known, found, declared)
+    if columns.snapshot_only:
+        raise undeclared(columns.snapshot_only)
+    told = encode_seen(feed, {number: columns.seen[one] for number, one in ids.items() if one in columns.seen})
+    return FeedMemory(columns.gone, {} if told == text else {name: told})
