@@ -277,3 +277,29 @@ def test_a_copy_that_is_made_before_the_last_look_at_the_catalog_keeps_its_files
         if len(seen) < number:
             break
     assert reasons == {Reason.DATA_RETAINED, Reason.DATA_DELETED}
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "known"])
+def test_a_file_that_another_table_takes_over_between_both_looks_stays(
+    catalog: Catalog, warehouse: WarehouseRef, *, is_new: bool
+) -> None:
+    if not is_new:
+        catalog.create_table(CLONE, ROWS.schema)
+    make(catalog)
+    with at_statement(0, clear) as seen:
+        drop(warehouse)
+    dropped = next(at for at, statement in enumerate(seen, 1) if statement.startswith("DELETE FROM iceberg_tables"))
+    table = make(catalog)
+    paths, before = [task.file.file_path for task in table.scan().plan_files()], files_of(table)
+
+    def take_over() -> None:
+        other = catalog.create_table(CLONE, ROWS.schema) if is_new else catalog.load_table(CLONE)
+        other.add_files(paths)
+
+    with at_statement(dropped, take_over):
+        report = drop(warehouse)
+    assert report.reason is Reason.DATA_RETAINED
+    assert "ns.clone uses its file" in report.message
+    assert files_of(table) == before
+    assert catalog.load_table(CLONE).scan().count() == 6
+    assert not catalog.table_exists(NAME)

@@ -8,7 +8,7 @@ whatever the table under a name reaches. Must not judge whose the table is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
@@ -100,12 +100,13 @@ def purge(catalog: Catalog, table: Table) -> Purged | None:
         return Purged(is_dropped=False, why_kept=why)
     files = _files_of(table)
     is_index = INDEX_UID_PROPERTY in table.properties  # no other table takes files of one over
-    before = _Look(table, NamedFiles(() if is_index else files.all()))
+    named = NamedFiles(() if is_index else files.all())
+    before = _Look(table, named)
     if before.why:
         return Purged(is_dropped=False, why_kept=before.why)
     if not drop_exactly(catalog, table, may_purge=consumed_property(REGISTERED) not in table.properties):
         return None
-    if why := _Look(table, NamedFiles(())).why_after(before):
+    if why := _Look(table, named, before.places).why_after(before):
         return Purged(why_kept=why)
     return Purged(elsewhere=files.elsewhere, left=_delete(table.io, files))
 
@@ -114,19 +115,25 @@ class _Look:
     """One look at the other tables of the catalog, of which each has to be readable.
 
     ``why``: a clause that says why the files of the table must stay. ``known``: where the metadata of each is, by UUID.
+    ``places``: where it is of all of them, copies of one another included.
     """
 
-    def __init__(self, table: Table, files: NamedFiles) -> None:
-        """Raises DependencyUnavailable."""
+    def __init__(self, table: Table, files: NamedFiles, read: Collection[str] = ()) -> None:
+        """``read``: places of metadata that name none of ``files``, as an earlier look found. Raises
+        DependencyUnavailable.
+        """
         self._table = table
         self.why = ""
         self.known: dict[UUID, str] = {}
+        self.places: set[str] = set()
         self._renamed = ""
         for other in other_tables(table):
             self.known[other.metadata.table_uuid] = other.metadata_location
+            self.places.add(other.metadata_location)
             if other.metadata.table_uuid == table.metadata.table_uuid:
                 self._renamed = ".".join(other.name())
-            self.why = self.why or find_sharing_with(table, other) or files.find_use(other) or ""
+            is_read = other.metadata_location in read
+            self.why = self.why or find_sharing_with(table, other) or (not is_read and files.find_use(other)) or ""
 
     def why_after(self, before: _Look) -> str:
         """Why files stay, when the name of the table was dropped since ``before``.
