@@ -22,6 +22,7 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    PrimitiveType,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -46,8 +47,8 @@ _BASES: Mapping[str, IcebergType] = {
     "int16": IntegerType(),
     "int32": IntegerType(),
     "int64": LongType(),
-    "float32": FloatType(),
-    "float64": DoubleType(),
+    **dict.fromkeys(("float", "float32"), FloatType()),  # as Kafka Connect's converters of JSON and of Avro call it
+    **dict.fromkeys(("double", "float64"), DoubleType()),
     "string": StringType(),
     "bytes": BinaryType(),
 }
@@ -157,7 +158,8 @@ def _by_schema(semantic: Semantic) -> IcebergType | None:
     if postgres.is_postgres(semantic):
         return postgres.added_type(semantic)
     if semantic.name == DECIMAL:
-        return None if semantic.scale is None else DecimalType(_MAX_DIGITS, semantic.scale)
+        scale = semantic.scale
+        return DecimalType(_MAX_DIGITS, scale) if scale is not None and 0 <= scale <= _MAX_DIGITS else None
     if semantic.name == _BITS:
         return None
     if semantic.name.startswith(_TIMES):
@@ -185,4 +187,5 @@ def _by_value(value: Raw, tool: ChangeFormat) -> IcebergType | None:
 
 def _type_of(column: pa.Array) -> str:
     found = file_type(column.type)
-    return _UNTOLD if found is None else str(added_type(found.natural))
+    kind = None if found is None else added_type(found.natural)
+    return str(kind) if isinstance(kind, PrimitiveType) else _UNTOLD
