@@ -283,7 +283,8 @@ class SourceSpec:
     ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
     ``consumer`` says whose memory of consumed files counts with ``consume`` New. ``settle_seconds``: files that changed
-    more recently are not read yet.
+    more recently are not read yet. ``replay_from``: the first file, or what its path begins with, from which on all
+    files are read once more, by the first job that has this value.
     ``change_format``: the files are a change feed that this tool wrote; merges only. ``allow_truncate``: a truncate in
     it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
     ``column_time_precisions``: the same of single columns. ``replica_identity``: columns that the source database logs
@@ -303,6 +304,7 @@ class SourceSpec:
     duplicates: DuplicatesPolicy = DuplicatesPolicy.REFUSE
     consume: ConsumePolicy = ConsumePolicy.ALL
     consumer: str = ""
+    replay_from: str | None = None
     settle_seconds: int = 0
     location: str = ""
     change_format: ChangeFormat | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.errors import ContractViolation
-from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX
+from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX, REPLAYED_PROPERTY_PREFIX
 
 #: Whose memory of consumed files holds those that were registered in a table, whatever job did it.
 REGISTERED = "mode Register"
@@ -48,6 +48,15 @@ class RecordPointer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplayRecord:
+    """From which file on a consumer replayed (``start``), and the snapshot of the commit that did it."""
+
+    start: str
+    snapshot_id: str
+    sequence_number: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConsumptionRecord:
     """One record. ``previous`` is the one before it; ``rest`` the one that holds what ``entries`` lack, or None.
 
@@ -66,6 +75,24 @@ class ConsumptionRecord:
 def consumed_property(consumer: str) -> str:
     """The table property that points at the newest record of ``consumer``."""
     return CONSUMED_PROPERTY_PREFIX + consumer_hash(consumer)
+
+
+def replayed_property(consumer: str) -> str:
+    """The table property that says from which file on ``consumer`` replayed last."""
+    return REPLAYED_PROPERTY_PREFIX + consumer_hash(consumer)
+
+
+def encode_replay(replay: ReplayRecord) -> str:
+    """The value of the table property."""
+    return json.dumps(encode(replay), separators=(",", ":"), ensure_ascii=False)
+
+
+def decode_replay(text: str | None) -> ReplayRecord | None:
+    """What ``encode_replay`` wrote; None for nothing. Raises ContractViolation when it is something else."""
+    try:
+        return decode(ReplayRecord, json.loads(text)) if text else None
+    except ValueError as error:
+        raise ContractViolation(f"a record of replayed files cannot be read: {error}") from error
 
 
 def consumer_hash(consumer: str) -> str:

@@ -260,6 +260,12 @@ class MergeSource(Source):
         ),
         *(_tool_rule(tools, fields) for tools, fields in TOOL_FIELDS.items()),
         Rule(
+            holds=lambda source: source.replay_from is None or source.consume == ConsumePolicy.NEW,
+            rule="!has(self.replayFrom) || (has(self.consume) && self.consume == 'New')",
+            message="source.replayFrom is for files that were consumed before: set source.consume to New",
+            field_path=".replayFrom",
+        ),
+        Rule(
             holds=lambda source: source.change_format is not None or source.equal_rows is None,
             rule="!has(self.equalRows) || has(self.changeFormat)",
             message="source.equalRows is for change feeds only: remove it, or set source.changeFormat",
@@ -371,6 +377,16 @@ class MergeSource(Source):
             "leaves its values out. A job fails as long as such a column is not named.",
             max_properties=limits.MAX_COLUMNS,
             item=Doc("An expression.", min_length=1, max_length=limits.MAX_ASSIGNED),
+        ),
+    ] = None
+    replay_from: Annotated[
+        str | None,
+        Doc(
+            "Path of a file, or what its path begins with: the first job that has this value merges all files from it "
+            "on once more, with those that are new, in the order of their paths (AWS DMS: of their names). For values "
+            "that earlier jobs left out. Needs consume: New.",
+            min_length=1,
+            max_length=limits.MAX_PATH,
         ),
     ] = None
     equal_rows: Annotated[

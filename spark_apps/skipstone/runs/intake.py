@@ -78,7 +78,7 @@ def take_source(
         return settled_meanwhile(request, table) or NOTHING
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(listing)
-    taken = consumption(listing, memory)
+    taken = replace(consumption(listing, memory), ends_replay=source.replay_from is None)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
 
 
@@ -119,13 +119,13 @@ def new_files(
 
     Raises BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
     """
-    found = {_entry(listing, file)[:NAME_BYTES]: file for file in listing.files}
+    found = {entry_of(listing, file)[:NAME_BYTES]: file for file in listing.files}
     touched = []
     for name, state in memory.entries(table, memory.find_head(table)):
         file = found.pop(name, None)
         if file is None:
             continue
-        now = _entry(listing, file)[NAME_BYTES:]
+        now = entry_of(listing, file)[NAME_BYTES:]
         if not is_same_content(now, state):
             raise BadData(
                 Reason.SOURCE_CHANGED,
@@ -145,12 +145,13 @@ def new_files(
     return replace(listing, files=files, left_out=len(listing.files) - len(files))
 
 
-def _entry(listing: SourceListing, file: Entry) -> bytes:
+def entry_of(listing: SourceListing, file: Entry) -> bytes:
+    """What a consumer remembers of ``file``."""
     return entry(listing.remembered_name(file), file.size, file.version, file.touched_ns)
 
 
 def consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
     """What ``memory`` will hold besides when the files of ``listing`` are taken."""
-    entries = [_entry(listing, file) for file in listing.files]
+    entries = [entry_of(listing, file) for file in listing.files]
     taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
     return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

@@ -37,12 +37,12 @@ from skipstone.runs.intake import (
     is_unique,
     require_managed,
     source_record,
-    take_source,
 )
 from skipstone.runs.merging.feed import read_feed, read_feed_here
 from skipstone.runs.merging.leavingout import HoldsUpdate
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
+from skipstone.runs.merging.replaying import take_changes
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
@@ -211,7 +211,7 @@ def _take(job: _Job) -> Intake | Outcome:
     if not job.is_dry:
         mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
-    return take_source(job.request, table, job.task.source, job.reporter.note)
+    return take_changes(job.request, table, job.task.source, job.reporter.note)
 
 
 def _refuse_evolution(job: _Job) -> None:

@@ -9,8 +9,9 @@ Must not read or list sources.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import WarehouseRef
@@ -19,13 +20,17 @@ from skipstone_core.history.commits import Conflicted
 from skipstone_core.history.consumption import (
     ConsumptionRecord,
     RecordPointer,
+    ReplayRecord,
     consumed_property,
     consumer_hash,
     covered_span,
     decode_pointer,
     decode_record,
+    decode_replay,
     encode_pointer,
     encode_record,
+    encode_replay,
+    replayed_property,
     split_entries,
 )
 from skipstone_core.ids import CONSUMED_DIRECTORY
@@ -80,6 +85,30 @@ class ConsumedFiles:
             yield from split_entries(record.entries)
             head = record.rest
 
+    def consumed_since(self, table: Table, names: Set[bytes]) -> Iterator[Set[bytes]]:
+        """The names of the files of each job, the newest first, back to the one that took the first of ``names``.
+
+        Raises DependencyUnavailable.
+        """
+        left, head = set(names), self.find_head(table)
+        while left and head is not None:
+            record = self.read(table, head)
+            count = head.files - (record.previous.files if record.previous else 0)
+            own = {name for name, _ in islice(split_entries(record.entries), count)}
+            yield own
+            left -= own
+            head = record.previous
+
+    def was_replayed(self, table: Table, start: str) -> bool:
+        """Whether the replay from ``start`` on was the last, and is in the history of main."""
+        try:
+            last = decode_replay(table.properties.get(replayed_property(self.consumer)))
+        except ContractViolation as error:
+            raise self._unavailable(replayed_property(self.consumer), error) from error
+        if last is None or last.start != start:
+            return False
+        return not was_rolled_back(table, int(last.snapshot_id), last.sequence_number, txn_records(table))
+
     def read(self, table: Table, pointer: RecordPointer) -> ConsumptionRecord:
         """One record. Raises DependencyUnavailable when it is gone or damaged."""
         storage, path = open_storage(self.warehouse), self.path(table, pointer.digest)
@@ -121,15 +150,38 @@ class ConsumedFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Files that a change applies once more, from ``start`` on. ``head``: what was consumed when it was planned."""
+
+    start: str
+    head: RecordPointer | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Consumption:
-    """Files taken by one change: the ledger of its commit. ``taken``: path by the hash of its name."""
+    """Files taken by one change: the ledger of its commit. ``taken``: path by the hash of its name.
+
+    ``replay``: files beside these that were consumed before, if it applies some. ``ends_replay``: the same replay may
+    come again.
+    """
 
     memory: ConsumedFiles
     taken: Mapping[bytes, str]
     entries: bytes
+    replay: Replay | None = None
+    ends_replay: bool = False
 
     def find_conflict(self, table: Table) -> Conflicted | None:
-        """Whether another job of this consumer took one of our files. Raises DependencyUnavailable."""
+        """Whether another job of this consumer took one of our files, or any after these that come again.
+
+        Raises DependencyUnavailable.
+        """
+        if self.replay is not None and self.memory.find_head(table) != self.replay.head:
+            message = (
+                f"another job of {self.memory.consumer} consumed files meanwhile, which are newer than those to be "
+                "replayed; nothing was applied, and the next job replays them too."
+            )
+            return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
         for name, _ in self.memory.entries(table, self.memory.find_head(table)):
             if name in self.taken:
                 message = (
@@ -152,7 +204,19 @@ class Consumption:
             sequence_number=table.metadata.next_sequence_number(),
             files=(head.files if head else 0) + len(self.taken),
         )
-        return {consumed_property(self.memory.consumer): encode_pointer(pointer)}
+        name = replayed_property(self.memory.consumer)
+        replayed = {name: ""} if self.ends_replay and table.properties.get(name) else {}
+        if self.replay is not None:
+            replayed = {
+                name: encode_replay(
+                    ReplayRecord(
+                        start=self.replay.start,
+                        snapshot_id=pointer.snapshot_id,
+                        sequence_number=pointer.sequence_number,
+                    )
+                )
+            }
+        return {consumed_property(self.memory.consumer): encode_pointer(pointer), **replayed}
 
 
 def _was_rolled_back(table: Table, pointer: RecordPointer) -> bool:
