@@ -473,7 +473,9 @@ def test_schemas_of_messages_tell_the_types_of_columns_that_are_added(bed: Merge
         unknown_columns=UnknownColumns.ADD,
     )
     report = bed.merge(task_of("", source=source, when_matched=(), when_not_matched=()))
-    assert set(report.unused_columns) == {UnusedColumn(name=name, rows=1) for name in ("span", "bits", "rounded", "deep")}
+    assert set(report.unused_columns) == {
+        UnusedColumn(name=name, rows=1) for name in ("span", "bits", "rounded", "deep")
+    }
     kinds = {field.name: str(field.field_type) for field in bed.table().schema().fields[4:]}
     assert kinds == {"clock": "string", "day": "date", "made": "timestamp", "small": "int", "sum": "decimal(38, 2)",
                      "single": "float", "ratio": "double"}  # fmt: skip
