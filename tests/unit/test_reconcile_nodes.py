@@ -153,7 +153,16 @@ def test_a_warehouse_gets_on_without_a_dead_node(operation: str) -> None:
         last = status.get("lastRun" if operation == "Check" else "lastObserveRun") or {}
         return bool(last.get("result") == "Succeeded" and last["attempt"] > 1 and world.holds(*WAREHOUSE, "Ready"))
 
+    if operation == "Observe":
+        world.run_until(lambda: world.kube.condition(*WAREHOUSE, "Progressing") == ("False", "DriverStuck"))
+        told = message_of(world, *WAREHOUSE)
+        assert told.startswith("the observe run: ")
+        assert NODE in told
+        assert "kubectl delete pod" in told
+        assert world.holds(*WAREHOUSE, "Ready")
     world.run_until(is_done)
+    world.run_until(lambda: world.kube.condition(*WAREHOUSE, "Progressing") == ("False", "Idle"))
+    assert not world.holds(*WAREHOUSE, "Stalled")
 
 
 def test_a_table_whose_maintenance_is_on_a_dead_node_lets_jobs_go_on() -> None:

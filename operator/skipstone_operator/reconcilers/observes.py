@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time, holds
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
 from skipstone_operator.reconcilers.runs.launch import is_awaited, refusal_finding
@@ -22,7 +22,7 @@ from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
+from skipstone_operator.worlds.runs import Ending, Live, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import IndexSubject, TableSubject, children_of, warehouse_ready
 from skipstone_operator.worlds.times import add_seconds, backoff, parse_time, past_time, seconds_since, seconds_until
@@ -46,7 +46,7 @@ def observe_policy(world: WarehouseWorld) -> ObservePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class ObservePolicy(Policy[WarehouseStatus]):
-    """The runs that look at all due tables of a Warehouse. No condition of the Warehouse speaks of them."""
+    """The runs that look at all due tables of a Warehouse; of them, its conditions tell ``find_trouble`` only."""
 
     kinds = (RunKind.OBSERVE,)
     noun = "the observe run"
@@ -112,6 +112,15 @@ class ObservePolicy(Policy[WarehouseStatus]):
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Tables and indexes take over what was found; a failure waits with back-off."""
         return _conclude(self.world, run, verdict)
+
+
+def find_trouble(world: WarehouseWorld) -> Judgement | None:
+    """Progressing of a Warehouse whose observe run is on a node that does not answer; tables tell of all other ends."""
+    run = observe_policy(world).run
+    state = None if run is None else judge_run(run, now=world.setting.now, timing=world.setting.timing)
+    if not isinstance(state, Live) or state.reason not in (Reason.DRIVER_STUCK, Reason.NODE_NOT_READY):
+        return None
+    return (fails if state.stuck else holds)(PROGRESSING, state.reason, f"the observe run: {state.message}")
 
 
 def _due(world: WarehouseWorld) -> Iterator[DueTable]:

@@ -14,7 +14,7 @@ from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, 
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
-from skipstone_operator.reconcilers.observes import observe_policy
+from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import UNDERWAY, Policy, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_misfit, plan_check_run
@@ -206,7 +206,7 @@ class CheckPolicy(Policy[WarehouseStatus]):
         if (block := self.block()) is not None:
             return or_rest(self.write(self.with_run(None), block), MISSING_POLL)
         if is_checked(world.warehouse, status):
-            return or_rest(self.write(status, NOTHING_TO_DO), None)
+            return or_rest(self.write(status, find_trouble(world) or NOTHING_TO_DO), None)
         last = status.last_run
         again = last is not None and last.generation == world.warehouse.meta.generation
         if again and (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
