@@ -119,6 +119,22 @@ def test_columns_that_only_folders_name_are_told(bed: Bed) -> None:
     assert ids(bed) == [1, 2, 3, 4, 6, 7, 8]
 
 
+def test_a_file_of_two_names_is_registered_once(bed: Bed) -> None:
+    bed.create(SCHEMA)
+    put(bed, "lake/a.parquet", rows(1, 2))
+    (bed.root / "lake/b.parquet").hardlink_to(bed.root / "lake/a.parquet")
+    said = r"'lake/a\.parquet' and 'lake/b\.parquet' are one file, .*: name one of them only"
+    with pytest.raises(BadData, match=said):
+        register(bed, "lake/*.parquet")
+    register(bed, "lake/a.parquet")  # what the message says
+    with pytest.raises(BadData, match="1 files of the source are or were files of the table"):
+        register(bed, "lake/b.parquet")
+    assert register(bed, "lake/b.parquet", duplicates=DuplicatesPolicy.ALLOW).counts["filesSkipped"] == 1
+    (bed.root / "lake/c.parquet").symlink_to("a.parquet")
+    assert register(bed, "lake/c.parquet").reason is Reason.SOURCE_ALREADY_APPLIED
+    assert ids(bed) == [1, 2]
+
+
 # --- files stay where they are ---
 
 

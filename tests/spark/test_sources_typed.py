@@ -556,3 +556,23 @@ def test_a_merge_needs_one_type_per_column_that_the_table_does_not_know(read: Re
     pq.write_table(pa.table({"seq": [1]}), tmp_path / "b.parquet")
     with pytest.raises(BadSpec, match=r"column 'seq' is string in 'a\.parquet' and long in 'b\.parquet'"):
         read(["a.parquet", "b.parquet"], only(LongType()), merge=True)
+
+
+def test_orc_of_hive_whose_names_are_positions_is_read_or_refused(read: Read, tmp_path: Path) -> None:
+    """Spark takes such columns by their place, which needs all of them."""
+    columns = {"_col0": pa.array([7], pa.int64()), "_col1": pa.array(["x"])}
+    mapping = (ColumnMapping(column="v", from_="_col1"),)
+    orc.write_table(pa.table(columns), tmp_path / "a.orc")
+    assert [row["v"] for row in rows(read(["a.orc"], only(StringType()), mapping=mapping))] == ["x"]
+    lists = pa.array([[7]], pa.list_(pa.int64()))
+    orc.write_table(pa.table({**columns, "_col2": lists}), tmp_path / "b.orc")
+    said = (
+        r"'b\.orc': column '_col2' \(list<.*>\) is not loaded, .*: write the file without it, or with names of columns"
+    )
+    with pytest.raises(BadSpec, match=said) as caught:
+        read(["b.orc"], only(StringType()), mapping=mapping)
+    assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+    orc.write_table(
+        pa.table(dict(zip(("id", "_col1", "tags"), [*columns.values(), lists], strict=True))), tmp_path / "b.orc"
+    )
+    assert [row["v"] for row in rows(read(["b.orc"], only(StringType()), mapping=mapping))] == ["x"]

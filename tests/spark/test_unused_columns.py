@@ -119,8 +119,14 @@ def test_records_with_one_of_two_like_names_are_refused(
 
 
 def test_like_names_of_the_same_records_are_told(bed: Bed) -> None:
-    bed.put("in/a.json", '{"id": 1, "name": "a", "Name": "b"}\n{"id": 2, "name": "c", "Name": null}\n{"id": 3}')
-    assert bed.load(source(SourceFormat.JSON, "in/a.json")).unused_columns == (UnusedColumn(name="Name", rows=1),)
+    records = (
+        '{"id": 1, "name": "a", "Name": "b"}',
+        '{"id": 2, "name": "c", "Name": null}',
+        '{"id": 3, "name": null, "Name": "d"}',
+        '{"id": 4}',
+    )
+    bed.put("in/a.json", "\n".join(records))
+    assert bed.load(source(SourceFormat.JSON, "in/a.json")).unused_columns == (UnusedColumn(name="Name", rows=2),)
 
 
 def test_rejected_rows_add_up(bed: Bed) -> None:

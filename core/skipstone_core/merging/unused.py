@@ -32,7 +32,7 @@ _UNSEEN = "\ufeff\u200b\u200c\u200d\u2060\0"
 class SourceNames:
     """The names of the columns of some files with the same ones, of which ``example`` is one.
 
-    ``instead``: pairs of like names of which some record has a value under the first, and none under the second.
+    ``instead``: pairs of like names of which some record has a value under the first and lacks the second.
     """
 
     example: str

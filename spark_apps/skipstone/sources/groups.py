@@ -43,7 +43,7 @@ class RawColumn:
 class ColumnGroup:
     """Files with the same columns. ``columns``: by exact source name; ``example``: one of the files.
 
-    ``instead``: pairs of like names of which some record has a value under the first, and none under the second.
+    ``instead``: pairs of like names of which some record has a value under the first and lacks the second.
     """
 
     columns: Mapping[str, RawColumn]

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import NameMapping
 from skipstone_core.contract.requests import JobRequest, SourceSpec
+from skipstone_core.errors import BadData
 from skipstone_core.history.commits import Conflicted
 from skipstone_core.merging.unused import MAX_UNUSED
 from skipstone_core.reasons import Reason
@@ -22,6 +24,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.registering.examine import Examination, Examined, ForeignFile, plan_examination
 from skipstone.files.registering.namemapping import NAME_MAPPING, plan_mapping
 from skipstone.files.writer import data_files
+from skipstone.parallel import at_once
 from skipstone.runs.intake import Intake, is_unique, source_record
 from skipstone.runs.registering.intake import require_unknown
 from skipstone.runs.registering.places import require_no_table, source_place
@@ -134,11 +137,31 @@ def _tell_unused(examined: Sequence[Examined], reporter: Reporter) -> None:
 
 
 def _without_live(found: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
-    """Those that are no files of the table yet, whoever added them. Raises as ``require_unknown`` does."""
-    live = {plain_location(path) for path in read_file_set(table).files["path"].to_pylist()}
-    known = [file for file in found if plain_location(file.location) in live]
-    require_unknown(source, [file.name for file in known])
-    return [file for file in found if plain_location(file.location) not in live]
+    """Those that are no files of the table yet, whoever added them, by whatever link.
+
+    Raises BadData (SOURCE_UNREADABLE) for a file that the source names twice, and as ``require_unknown`` does.
+    """
+    places = [_place(file.location) for file in found]
+    first = dict(zip(reversed(places), reversed(found), strict=True))
+    for file, place in zip(found, places, strict=True):
+        if first[place] is not file:
+            message = f"'{first[place].name}' and '{file.name}' are one file, whose rows the table would have twice"
+            raise BadData(Reason.SOURCE_UNREADABLE, f"{message}: name one of them only", field="source.paths")
+    live = set(at_once(_place, read_file_set(table).files["path"].to_pylist()))
+    require_unknown(source, [file.name for file, place in zip(found, places, strict=True) if place in live])
+    return [file for file, place in zip(found, places, strict=True) if place not in live]
+
+
+def _place(location: str) -> str:
+    """What two names of one file have in common: on a volume what it is there, by links of both kinds."""
+    plain = plain_location(location)
+    if not plain.startswith("/"):
+        return plain
+    try:
+        told = Path(plain).stat()
+    except OSError:
+        return plain
+    return f"{told.st_dev}:{told.st_ino}"
 
 
 def _examine(files: Sequence[ForeignFile], examination: Examination, reporter: Reporter) -> list[Examined]:

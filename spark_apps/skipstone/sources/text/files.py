@@ -206,9 +206,11 @@ def _instead(
     spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing, names: Sequence[str]
 ) -> frozenset[tuple[str, str]]:
     groups = alike(names)
-    schema = _strings([name for group in groups for name in group])
+    if not groups:
+        return frozenset()
+    schema = _marked(StructType([StructField(name, StringType()) for group in groups for name in group]))
     reader = spark_reader(spark, listing).schema(schema).options(**_json_options(options))
-    return find_instead(groups, reader.json(list(paths)))
+    return find_instead(groups, reader.json(list(paths)), _NO_TEXT)
 
 
 def _marked(struct: StructType) -> StructType:

@@ -63,14 +63,14 @@ def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(group) for group in found.values() if len(group) > 1]
 
 
-def find_instead(groups: Sequence[Sequence[str]], records: DataFrame) -> frozenset[tuple[str, str]]:
-    """Pairs of names of one of ``groups`` of which some record has a value under the first, and none under the other.
+def find_instead(groups: Sequence[Sequence[str]], records: DataFrame, absent: str) -> frozenset[tuple[str, str]]:
+    """Pairs of names of one of ``groups`` of which some record has a value under the first and lacks the other.
 
-    ``records``: a column of text for each name.
+    ``records``: a column of text for each name; ``absent``: what stands there for a name that a record lacks, as SQL.
     """
     pairs = [pair for group in groups for pair in permutations(group, 2)]
     if not pairs:
         return frozenset()
-    tests = (f"{quoted(name)} is not null and {quoted(other)} is null" for name, other in pairs)
+    tests = (f"{quoted(name)} <> {absent} and {quoted(other)} <=> {absent}" for name, other in pairs)
     (row,) = records.agg(*(F.max(F.expr(test)) for test in tests)).collect()
     return frozenset(pair for pair, is_there in zip(pairs, row, strict=True) if is_there)

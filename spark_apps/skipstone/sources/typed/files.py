@@ -191,7 +191,10 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     }
     types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
     types |= {split_path(name): found.spark for name, found in typed.items()}
-    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in struct_types(types).items())
+    columns_read = struct_types(types)
+    if files.kind is SourceFormat.ORC:
+        _require_names(files, columns_read)
+    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns_read.items())
     reader = reader.schema(ddl if ddl else StructType())
     paths = spark_paths(listing, files.names)
     frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
@@ -205,6 +208,19 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
         record=_record([*readable, *typed]),
         example=files.names[0],
     )
+
+
+def _require_names(files: _Files, read: Collection[str]) -> None:
+    """Raise BadSpec for ORC without names of columns (of Hive) if one is not read: Spark goes by their places."""
+    left = next((column for column in files.footer if column.name not in read), None)
+    if left is not None and all(column.name.startswith("_col") for column in files.footer):
+        raise BadSpec(
+            Reason.COLUMN_TYPE_UNSUPPORTED,
+            f"'{files.names[0]}': column '{left.name}' ({left.shown or 'without values'}) is not loaded, and Spark "
+            "reads ORC whose names all begin with _col only as a whole: write the file without it, or with names "
+            "of columns",
+            field="source.paths",
+        )
 
 
 def _fields(footer: FileColumns, named: Named) -> dict[str, FileColumn]:
