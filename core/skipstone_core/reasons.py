@@ -111,6 +111,10 @@ class Reason(StrEnum):
         "ColumnsIgnored",
         "The MergeJob that became Complete last left out columns of its source that hold values.",
     )
+    CHANGES_LEFT_OUT = (
+        "ChangesLeftOut",
+        "A MergeJob of the schedule left out changes that do not fit, as badRecords allows.",
+    )
     RUN_MISSED = "RunMissed", "Times passed without a MergeJob of their own: too late, or a later one stands for them."
     TOO_MANY_MISSED = "TooManyMissed", "More than 100 times passed without a MergeJob; only the latest is made up for."
 

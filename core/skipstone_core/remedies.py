@@ -160,6 +160,9 @@ REMEDIES: Mapping[Reason, str] = {
         "Add a renamed column to the Table under its new name, or set source.unknownColumns to Add; remove the old one "
         "from the table if nobody needs its values."
     ),
+    Reason.CHANGES_LEFT_OUT: (
+        "Set what the message names, then merge the files that status.rejectedPath names with source.onlyRejected."
+    ),
     Reason.COLUMNS_IGNORED: (
         "Add the columns to the Table, or set source.unknownColumns to Add; nothing to do if nobody needs them."
     ),

@@ -26,6 +26,8 @@ HEALTHY = "Healthy"
 #: Of schedules: the last MergeJob left columns of its source out in which rows have a value.
 COLUMNS_IGNORED = "ColumnsIgnored"
 COLUMNS_GONE = "ColumnsGone"
+#: Of schedules: one of the MergeJobs that are kept left out changes that do not fit.
+CHANGES_LEFT_OUT = "ChangesLeftOut"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 #: What sums up the other conditions for tools that know no kind: there, and True, only while it holds.

@@ -22,10 +22,18 @@ from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
 from skipstone_core.contract.feeds import Infinity
 from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec
-from skipstone_core.errors import BadData
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    ConsumePolicy,
+    DuplicatesPolicy,
+    MergeAction,
+    MergeClause,
+    SourceFormat,
+    SourceSpec,
+)
+from skipstone_core.errors import BadData, BadSpec
 
-from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
+from tests.spark.merge_bed import ALL_IN_SPARK, INSERT, MergeBed, task_of
 from tests.spark.test_merge_feeds import PLACEHOLDER, event, flat, lines, maxwell
 
 Row = Mapping[str, Any]
@@ -292,3 +300,84 @@ def test_a_null_that_the_table_does_not_take_is_left_out(bed: MergeBed) -> None:
     report = merge(bed, lines(bed, "1.json", *feed))
     assert names(bed) == {2: "fine"}
     assert "column 'name': it is null" in report.message
+
+
+def test_a_change_without_a_value_that_the_table_does_not_have_either_is_left_out(bed: MergeBed) -> None:
+    """It is found only once the table was looked at."""
+    events(bed)
+    feed = [
+        event("u", 1, after=row(2, "fine")),
+        event("u", 2, after=row(50, "no row", T0, PLACEHOLDER)),
+        event("u", 3, after=row(51, "bad", FOREVER)),
+        event("u", 4, after=row(50, "nor this", T1, PLACEHOLDER)),
+    ]
+    path = lines(bed, "1.json", *feed)
+    with pytest.raises(BadData, match=r"column 'essay'"):
+        merge(bed, lines(bed, "2.json", feed[1]), None)
+    report = merge(bed, path)
+    assert names(bed)[2] == "fine" and 50 not in names(bed)
+    counts = adds_up(report)
+    assert (counts["rowsRejected"], counts["rowsWaiting"]) == (2, 1)
+    assert [one["line"] for one in rejected(bed, report)] == [2, 3, 4]
+    assert "column 'essay'" in rejected(bed, report)[0]["reason"]
+    merge(bed, lines(bed, "3.json", event("r", 9, after=row(50, "snapshot"), snapshot="true")), None)
+    assert names(bed)[50] == "snapshot"
+
+
+PRICES = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "price", LongType()),
+    NestedField(4, "seq", LongType()),
+)
+SEQUENCE = {"sequence_by": "seq", "target_sequence": "seq"}
+
+
+def merge_rows(bed: MergeBed, text: str, bad: BadRecordsSpec | None = REDIRECT, **fields: Any) -> JobReport:
+    """A merge of rows of Csv, which name all columns of the table."""
+    path = bed.text("rows.csv", "id,name,price,seq\n" + text)
+    source = SourceSpec(
+        format=SourceFormat.CSV, paths=(path,), duplicates=DuplicatesPolicy.ALLOW, options={"header": "true"}
+    )
+    return bed.merge(task_of("", source=source, bad_records=bad, **fields))
+
+
+def test_rows_of_other_sources_are_left_out_with_later_ones_of_their_keys(bed: MergeBed) -> None:
+    bed.create(PRICES)
+    bed.append([{"id": n, "name": f"n{n}", "price": n, "seq": 0} for n in range(1, 6)])
+    feed = "1,one,1,2\n1,two,2,4\n1,bad,x,3\n1,three,3,5\n2,fine,2,1\n,broken\n3,bad,x,\n3,waits,3,9\n9,new,9,1\n"
+    with pytest.raises(BadData, match=r"3 rows do not fit.*rows.csv.*badRecords"):
+        merge_rows(bed, feed, None, **SEQUENCE)
+    with pytest.raises(BadData, match=r"3 changes cannot be applied and 3 wait .* 5 are allowed; .*rows.csv.*'price'"):
+        merge_rows(bed, feed, replace(REDIRECT, max_count=5), **SEQUENCE)
+    report = merge_rows(bed, feed, **SEQUENCE)
+    assert names(bed) == {1: "one", 2: "fine", 3: "n3", 4: "n4", 5: "n5", 9: "new"}
+    counts = adds_up(report)
+    assert (counts["rowsSource"], counts["rowsRejected"], counts["rowsWaiting"]) == (9, 3, 3)
+    kept = rejected(bed, report)
+    assert sorted(one["record"] for one in kept) == [
+        ",broken", "1,bad,x,3", "1,three,3,5", "1,two,2,4", "3,bad,x,", "3,waits,3,9",
+    ]  # fmt: skip
+    assert {one["file"] for one in kept} == {"feeds/rows.csv"}
+
+    # What was repaired never takes the place of what is newer.
+    merge_rows(bed, "3,newest,3,10\n", **SEQUENCE)
+    repaired = "".join(f"{one['record'].replace('x', '7')}\n" for one in kept if one["record"][0] in "13")
+    merge_rows(bed, repaired, **SEQUENCE)
+    assert names(bed) == {1: "three", 2: "fine", 3: "newest", 4: "n4", 5: "n5", 9: "new"}
+
+
+def test_of_a_key_that_should_stand_once_no_row_is_applied_beside_one_that_does_not_fit(bed: MergeBed) -> None:
+    bed.create(PRICES)
+    feed = "1,bad,x,1\n1,which of both,1,1\n2,fine,2,1\n"
+    assert adds_up(merge_rows(bed, feed, DROP))["rowsWaiting"] == 1
+    assert names(bed) == {2: "fine"}
+    bed.append([{"id": 3, "name": "n3", "price": 3, "seq": 0}])
+    insert_only = {"when_matched": (), "when_not_matched": (INSERT,)}
+    assert adds_up(merge_rows(bed, feed, REDIRECT, **insert_only))["rowsWaiting"] == 0  # each row stands for itself
+    assert names(bed) == {1: "which of both", 2: "fine", 3: "n3"}
+    by_source = {"when_not_matched_by_source": (MergeClause(action=MergeAction.DELETE),)}
+    present = {"when_matched": (MergeClause(action=MergeAction.UPDATE, present=True),)}
+    for fields in (by_source, present):
+        with pytest.raises(BadSpec, match=r"spec.badRecords.policy: it must be Fail"):
+            merge_rows(bed, feed, DROP, **fields)

@@ -219,7 +219,7 @@ class TestRights:
         self.forbid(server, core("events"), core("pods"), TABLES + "/orders")
         result = server.run("why", "mj/m")
         assert result.exit_code == 1
-        assert "row 7" in result.stdout
+        assert "row 7" in result.stdout and "Left out" not in result.stdout
         assert "the end" in result.stdout
         for right in ("list events", "list pods", "get tables"):
             assert f"you may not {right} in namespace lake" in result.stderr
@@ -584,11 +584,27 @@ def test_the_json_of_why_has_the_documented_shape(server: StandIn) -> None:
     assert result.exit_code == 1
     assert document.keys() == {
         "apiVersion", "kind", "objectKind", "namespace", "name", "state", "failed", "reason", "meaning", "message",
-        "whatToDo", "inProgress", "specChangedSince", "waitsFor", "events", "log", "missingRights",
+        "whatToDo", "leftOut", "inProgress", "specChangedSince", "waitsFor", "events", "log", "missingRights",
     }  # fmt: skip
     assert [(one["reason"], one["count"]) for one in document["events"]] == [("early", 2), ("middle", 1), ("late", 4)]
     assert document["log"] == {"pod": "", "attempt": 0, "lines": [], "note": "no driver pod is left"}
     assert server.requests[-1].query["fieldSelector"] == "involvedObject.uid=uid-l"
+
+
+def test_why_tells_what_a_complete_merge_left_out(server: StandIn) -> None:
+    said = (
+        "1 changes cannot be applied. The first: 'feeds/1.json', line 2: column 'seen': infinity: set source.infinity"
+    )
+    left = {"rows": {"rejected": 1, "waiting": 2}, "rejectedPath": ".skipstone/rejected/u/r"}
+    found = job("MergeJob", "m", condition("Complete", "True", "Committed", said), **left)
+    found["spec"]["source"] = {"changeFormat": "Debezium"}
+    server.store(found, table(), warehouse())
+    result = server.run("why", "mj/m")
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert "'feeds/1.json', line 2: column 'seen'" in shown and "set source.infinity" in shown
+    assert "Left out 1 rows that do not fit, 2 that wait for a missing change: .skipstone/rejected/u/r" in shown
+    assert "merge the files again with source.onlyRejected" in shown
 
 
 def test_completion_and_version_need_no_cluster(server: StandIn) -> None:

@@ -299,6 +299,27 @@ def test_rows_that_the_last_merge_did_not_find_stay_known_when_its_job_is_gone()
     assert isinstance(decide(replace(resting(found), jobs=())), Rest)
 
 
+def test_changes_that_a_kept_merge_left_out_are_a_condition_and_a_failure_quotes_its_cause() -> None:
+    said = (
+        "3 changes cannot be applied: status.rejectedPath has them. The first: 'f/1.json', line 2: column 'seen': ..."
+    )
+    complete = {**condition("Complete", "True", "Committed"), "message": said}
+    rows = {"rejected": 3, "waiting": 2}
+    left = {**DONE, "rows": rows, "rejectedPath": ".skipstone/rejected/u/r", "conditions": [complete]}
+    later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z", "rows": {"rejected": 0}})
+    step = put(decide(world(job(0, left), later)))
+    assert written_condition(step, "ChangesLeftOut") == ("True", Reason.CHANGES_LEFT_OUT)
+    told = next(each["message"] for each in step.status["conditions"] if each["type"] == "ChangesLeftOut")
+    assert "left out 3 changes that do not fit and 2 that wait" in told
+    assert ".skipstone/rejected/u/r" in told and "'f/1.json', line 2: column 'seen'" in told
+    step = put(decide(world(job(0, DONE), later)))
+    assert written_condition(step, "ChangesLeftOut") == ("False", Reason.HEALTHY)
+    cause = {**condition("Failed", "True", "BadRecords"), "message": "'f/1.json', line 2: column 'seen'"}
+    step = put(decide(world(job(0, {**BROKEN, "reason": "BadRecords", "conditions": [cause]}))))
+    told = next(each["message"] for each in step.status["conditions"] if each["type"] == "Degraded")
+    assert told.endswith("failed with BadRecords: 'f/1.json', line 2: column 'seen'")
+
+
 def test_a_clock_that_went_back_creates_nothing_twice() -> None:
     recorded = resting(world(job(status=DONE)))
     back = replace(recorded, setting=replace(recorded.setting, now=START - timedelta(seconds=90)))

@@ -60,7 +60,12 @@ def report_lines(report: Report) -> Iterator[Line]:
     ]
     if standing.reason:
         yield _row("Reason", f"{standing.reason}: {one.meaning}".removesuffix(": "))
-    for label, text in (("Message", standing.message), ("What to do", one.remedy), ("In progress", one.progress)):
+    for label, text in (
+        ("Message", standing.message),
+        ("What to do", one.remedy),
+        ("Left out", one.left_out),
+        ("In progress", one.progress),
+    ):
         if text:
             yield _row(label, text)
     if one.stale:
@@ -113,6 +118,7 @@ def report_json(report: Report) -> dict[str, object]:
         "meaning": one.meaning,
         "message": one.standing.message,
         "whatToDo": one.remedy,
+        "leftOut": one.left_out,
         "inProgress": one.progress,
         "specChangedSince": one.stale,
         "waitsFor": list(one.waits),

@@ -47,7 +47,10 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why an object stands as it does. ``progress``: what goes on beside that, in words."""
+    """Why an object stands as it does. ``progress``: what goes on beside that, in words.
+
+    ``left_out``: records of its source that a job did not apply, and what to do about them.
+    """
 
     target: Target
     namespace: str
@@ -57,6 +60,7 @@ class Explanation:
     progress: str
     stale: bool
     waits: tuple[str, ...]
+    left_out: str = ""
 
 
 def explain(target: Target, obj: JsonObject, around: Surroundings) -> Explanation:
@@ -73,7 +77,21 @@ def explain(target: Target, obj: JsonObject, around: Surroundings) -> Explanatio
         progress=f"{progress.reason}: {progress.message}".removesuffix(": ") if progress and beside else "",
         stale=is_stale(obj) and standing.message != NEW,
         waits=tuple(dict.fromkeys(find_waits(target, obj, around))),
+        left_out=_left_out(obj) if target.kind in JOB_KINDS else "",
     )
+
+
+def _left_out(obj: JsonObject) -> str:
+    rejected = number_of(obj, "status", "rowsRejected") or number_of(obj, "status", "rows", "rejected") or 0
+    waiting = number_of(obj, "status", "rows", "waiting") or 0
+    if not rejected + waiting:
+        return ""
+    counts = f"{rejected} rows that do not fit" + (f", {waiting} that wait for a missing change" if waiting else "")
+    path = text_of(obj, "status", "rejectedPath")
+    where = f"{path} of the Warehouse has them, with file, line and reason" if path else "they are not kept"
+    is_feed = bool(text_of(obj, "spec", "source", "changeFormat"))
+    remedy = "merge the files again with source.onlyRejected" if is_feed else "apply them by another job"
+    return f"{counts}: {where}. Set or correct what the reason names, then {remedy}."
 
 
 def _meaning(reason: str) -> str:

@@ -17,11 +17,10 @@ from skipstone_core.history.consumption import RecordPointer, decode_pointer, en
 
 
 class Decision(StrEnum):
-    """What becomes of a change. SKIP: it is obsolete, as a later one was applied before."""
+    """What becomes of a change."""
 
     APPLY = "Apply"
     REJECT = "Reject"
-    SKIP = "Skip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +40,14 @@ class RowChange:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRow:
-    """A row of which changes were left out. ``missing``: their places, in order; none: the row is whole again.
+    """A row of which changes were left out. ``missing``: their places, in order; none: the row is whole.
 
     ``lost``: columns that a missing change sets; ``is_gone``: one of them deletes the row.
-    ``overtaken``: places of changes that must not be applied any more, because a later one was.
     """
 
     missing: tuple[str, ...] = ()
     lost: frozenset[str] = frozenset()
     is_gone: bool = False
-    overtaken: frozenset[str] = frozenset()
 
     def covered_by(self, change: RowChange) -> bool:
         """Return whether ``change`` makes all missing ones obsolete."""
@@ -70,61 +67,42 @@ class HeldRow:
         )
 
     def after(self, change: RowChange) -> HeldRow:
-        """Return the row after ``change`` was applied: what was missing before it is overtaken."""
-        count = self.missing.index(change.place) + 1 if change.place in self.missing else len(self.missing)
-        left = self.missing[count:]
-        overtaken = self.overtaken | frozenset(self.missing[:count])
-        if left:
-            return replace(self, missing=left, overtaken=overtaken)
-        return HeldRow(overtaken=overtaken)
+        """Return the row after ``change`` was applied: what was missing before it is obsolete, and forgotten."""
+        left = self.missing[self.missing.index(change.place) + 1 :] if change.place in self.missing else ()
+        return replace(self, missing=left) if left else HeldRow()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The verdicts over changes of one row, in their order, and what is remembered of the row.
+    """The decisions over changes of one row, in their order, and what is remembered of the row.
 
     ``recreates``: for each change, whether the row is a new one with it, because a missing change deletes the old one.
     """
 
-    verdicts: tuple[Decision, ...]
+    decisions: tuple[Decision, ...]
     recreates: tuple[bool, ...]
     row: HeldRow
 
 
-def judge_changes(row: HeldRow, changes: tuple[RowChange, ...], *, only_rejected: bool = False) -> Judged:
+def judge_changes(row: HeldRow, changes: tuple[RowChange, ...]) -> Judged:
     """Decide over all ``changes`` of one row in one run, in their order.
 
     From the first one with a fault on, all are left out: what is kept of them is complete, and in order.
-    ``only_rejected``: they were left out before, so that those that were overtaken meanwhile are obsolete. In any other
-    run a change may come again, with those that were before and after it.
     """
-    verdicts: list[Decision] = []
+    decisions: list[Decision] = []
     recreates: list[bool] = []
     stopped = False
     for change in changes:
-        is_obsolete = only_rejected and change.place in row.overtaken and change.place not in row.missing
-        verdict = _verdict(row, change, is_obsolete=is_obsolete, stopped=stopped)
-        stopped = stopped or (verdict is not Decision.SKIP and change.fault)
-        recreates.append(verdict is Decision.APPLY and row.is_gone and _has_gap(row, change))
-        verdicts.append(verdict)
-        if verdict is Decision.REJECT:
+        stopped = stopped or change.fault
+        has_gap = bool(row.missing) and row.missing[0] != change.place
+        is_applied = not stopped and (not has_gap or row.covered_by(change))
+        decisions.append(Decision.APPLY if is_applied else Decision.REJECT)
+        recreates.append(is_applied and has_gap and row.is_gone)
+        if not is_applied:
             row = row.without(change)
-        elif verdict is Decision.APPLY and row.missing:
+        elif row.missing:
             row = row.after(change)
-    return Judged(verdicts=tuple(verdicts), recreates=tuple(recreates), row=row)
-
-
-def _verdict(row: HeldRow, change: RowChange, *, is_obsolete: bool, stopped: bool) -> Decision:
-    if is_obsolete:
-        return Decision.SKIP
-    if stopped or change.fault:
-        return Decision.REJECT
-    return Decision.APPLY if not _has_gap(row, change) or row.covered_by(change) else Decision.REJECT
-
-
-def _has_gap(row: HeldRow, change: RowChange) -> bool:
-    """Whether a change before ``change`` is missing."""
-    return bool(row.missing) and row.missing[0] != change.place
+    return Judged(decisions=tuple(decisions), recreates=tuple(recreates), row=row)
 
 
 #: By the names of the key columns, and the text of the key.
@@ -142,9 +120,9 @@ class HoldsRecord:
 
 
 def encode_holds(record: HoldsRecord) -> bytes:
-    """Return the content of a file that ``decode_holds`` reads."""
+    """Return the content of a file that ``decode_holds`` reads. Rows that are whole are left out."""
     rows = {
-        names: {key: [row.missing, sorted(row.lost), row.is_gone, sorted(row.overtaken)] for key, row in of.items()}
+        names: {key: [row.missing, sorted(row.lost), row.is_gone] for key, row in of.items() if row.missing}
         for names, of in record.rows.items()
     }
     previous = encode_pointer(record.previous) if record.previous else None
@@ -160,10 +138,8 @@ def decode_holds(content: bytes) -> HoldsRecord:
             raise ContractViolation(f"a record of held rows has version {raw['version']}: this image is too old for it")
         rows = {
             str(names): {
-                str(key): HeldRow(
-                    missing=tuple(missing), lost=frozenset(lost), is_gone=bool(gone), overtaken=frozenset(overtaken)
-                )
-                for key, (missing, lost, gone, overtaken) in of.items()
+                str(key): HeldRow(missing=tuple(missing), lost=frozenset(lost), is_gone=bool(gone))
+                for key, (missing, lost, gone) in of.items()
             }
             for names, of in raw["rows"].items()
         }

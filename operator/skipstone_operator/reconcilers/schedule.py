@@ -14,9 +14,12 @@ from skipstone_core.merging.unused import told_gone, told_unused
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
+    CHANGES_LEFT_OUT,
     COLUMNS_GONE,
     COLUMNS_IGNORED,
+    COMPLETE,
     DEGRADED,
+    FAILED,
     PROGRESSING,
     READY,
     Judgement,
@@ -137,9 +140,10 @@ def _last_missed(table: Timetable) -> str | None:
 
 
 def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ...]:
-    """Ready, Progressing, Degraded, ColumnsIgnored and ColumnsGone."""
+    """Ready, Progressing, Degraded, ColumnsIgnored, ColumnsGone and ChangesLeftOut."""
     blocked = fails(READY, finding.reason, finding.message) if finding is not None else None
-    return (blocked or ready(table), progress(table), health(table), ignored_columns(table), gone_columns(table))
+    left_out = (ignored_columns(table), gone_columns(table), left_out_changes(table))
+    return (blocked or ready(table), progress(table), health(table), *left_out)
 
 
 def ready(table: Timetable) -> Judgement:
@@ -165,7 +169,9 @@ def health(table: Timetable) -> Judgement:
     ended = sorted((*table.succeeded, *table.failed), key=lambda job: (job.status.completion_time or "", job.age))
     if not ended or ended[-1] not in table.failed:
         return fails(DEGRADED, Reason.HEALTHY)
-    message = f"MergeJob {ended[-1].meta.name} failed with {ended[-1].status.reason}: see its conditions"
+    status = ended[-1].status
+    said = next((one.message for one in status.conditions if one.type == FAILED), "") or "see its conditions"
+    message = f"MergeJob {ended[-1].meta.name} failed with {status.reason}: {said}"
     return holds(DEGRADED, Reason.JOB_FAILED, message)
 
 
@@ -187,6 +193,19 @@ def gone_columns(table: Timetable) -> Judgement:
     if not found:
         return fails(COLUMNS_GONE, Reason.HEALTHY)
     return holds(COLUMNS_GONE, Reason.COLUMNS_GONE, told_gone(found).rstrip("."))
+
+
+def left_out_changes(table: Timetable) -> Judgement:
+    """Whether one of the MergeJobs that are kept left out changes; the newest of them is named."""
+    found = [job for job in table.succeeded if (rows := job.status.rows) is not None and rows.rejected + rows.waiting]
+    newest = max(found, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    if newest is None or newest.status.rows is None:
+        return fails(CHANGES_LEFT_OUT, Reason.HEALTHY)
+    rows, where = newest.status.rows, newest.status.rejected_path
+    kept = f"; {where} in the Warehouse has them" if where else ""
+    said = next((one.message for one in newest.status.conditions if one.type == COMPLETE), "")
+    counts = f"left out {rows.rejected} changes that do not fit and {rows.waiting} that wait for a missing one"
+    return holds(CHANGES_LEFT_OUT, Reason.CHANGES_LEFT_OUT, f"MergeJob {newest.meta.name} {counts}{kept}: {said}")
 
 
 def missed_event(table: Timetable, missed: Missed) -> EventRecord:

@@ -5,18 +5,27 @@ Imported by reconcilers, manifests and the CRD generator. Data only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from skipstone_core.contract.badrecords import BadRecordPolicy
-from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
-from skipstone_core.funnel import LeftOut, PruneStage
+from skipstone_core.contract.requests import SchemaEvolution
+from skipstone_core.funnel import LeftOut
 from skipstone_core.merging.unused import MAX_UNUSED
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import DefaultedColumn, JobStatus
+from skipstone_operator.resources.merging.clauses import (
+    ANY_STAGE,
+    MatchedClause,
+    MergeKeyPair,
+    NotMatchedBySourceClause,
+    NotMatchedClause,
+    Pruning,
+    UpdatedColumns,
+    reachable,
+    when_text,
+)
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
 from skipstone_operator.resources.source import TIME_ZONE, BadRecords, MergeSource, RunFields
@@ -26,165 +35,6 @@ MAX_INDEXES_BEHIND = 32
 #: Stages of a prune funnel that a status shows, and characters in the name of one.
 MAX_STAGES = 16
 MAX_STAGE_NAME = 64
-
-
-class MatchedAction(StrEnum):
-    """What a clause of whenMatched does."""
-
-    UPDATE = "Update"
-    DELETE = "Delete"
-
-
-class NotMatchedAction(StrEnum):
-    """What a clause of whenNotMatched does."""
-
-    INSERT = "Insert"
-
-
-class UpdatedColumns(StrEnum):
-    """Which columns an Update without set gives a value."""
-
-    ALL = "All"
-    PRESENT = "Present"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeKeyPair:
-    """A pair of columns that must be equal."""
-
-    target: Annotated[str, name_text("Column of the table.")]
-    source: Annotated[str, name_text("Column of the source, or field within a column (after.id).")]
-
-
-def _when(text: str) -> Doc:
-    return Doc(text, min_length=1, max_length=limits.MAX_PREDICATE)
-
-
-def _assignments(text: str, item: str) -> Doc:
-    return Doc(
-        text,
-        max_properties=limits.MAX_COLUMNS,
-        item=Doc(item, min_length=1, max_length=limits.MAX_ASSIGNED),
-    )
-
-
-_LITERALS = "a literal ('text', 1.5, true, date '2024-12-31', null)"
-_COMPUTED = "an expression of + - * / % ||, coalesce, concat, round, to_date and cast"
-_ASSIGNED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x and target.y."
-_INSERTED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x."
-_BY_NAME = "Table column to source column, literal or expression; all columns of equal name when absent."
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchedClause:
-    """What happens to a target row that a source row matches."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            holds=lambda clause: clause.set is None or clause.action == MatchedAction.UPDATE,
-            rule="!has(self.set) || self.action == 'Update'",
-            message="whenMatched[].set is for the action Update only: remove it",
-            field_path=".set",
-        ),
-        Rule(
-            holds=lambda clause: (
-                clause.columns is not UpdatedColumns.PRESENT
-                or (clause.action == MatchedAction.UPDATE and clause.set is None)
-            ),
-            rule="!has(self.columns) || self.columns != 'Present' || (self.action == 'Update' && !has(self.set))",
-            message="whenMatched[].columns: Present is for the action Update without set: remove it, or remove set and "
-            "name columns that differ in source.mapping",
-            field_path=".columns",
-        ),
-    )
-
-    when: Annotated[
-        str | None, _when("Predicate over source.x and target.y that must hold; always holds when absent.")
-    ] = None
-    action: Annotated[MatchedAction, Doc("Update or Delete.")]
-    set: Annotated[
-        Mapping[str, str] | None,
-        _assignments(_BY_NAME, _ASSIGNED),
-    ] = None
-    columns: Annotated[
-        UpdatedColumns,
-        Doc(
-            "All gives null to columns that a record or file of the source does not have, Present leaves them as they "
-            "are; the changes of one key are then applied one after the other, by sequenceBy."
-        ),
-    ] = UpdatedColumns.ALL
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotMatchedClause:
-    """What happens to a source row that matches no target row."""
-
-    when: Annotated[str | None, _when("Predicate over source.x that must hold; always holds when absent.")] = None
-    action: Annotated[NotMatchedAction, Doc("Insert.")] = NotMatchedAction.INSERT
-    values: Annotated[
-        Mapping[str, str] | None,
-        _assignments(_BY_NAME, _INSERTED),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotMatchedBySourceClause:
-    """What happens to a target row that no source row matches."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            holds=lambda clause: bool(clause.set) == (clause.action == MatchedAction.UPDATE),
-            rule="(has(self.set) && self.set.size() > 0) == (self.action == 'Update')",
-            message="whenNotMatchedBySource[].set is for the action Update, which needs it: name columns and values",
-            field_path=".set",
-        ),
-    )
-
-    when: Annotated[str | None, _when("Predicate over target.y that must hold; always holds when absent.")] = None
-    action: Annotated[MatchedAction, Doc("Update or Delete.")]
-    set: Annotated[
-        Mapping[str, str] | None,
-        _assignments("Table column to literal or expression.", f"A literal or {_COMPUTED} over target.y."),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pruning:
-    """How files are skipped."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            holds=lambda pruning: len(set(pruning.disabled_stages)) == len(pruning.disabled_stages),
-            rule="!has(self.disabledStages) || self.disabledStages.all(s, self.disabledStages.exists_one(o, o == s))",
-            message="pruning.disabledStages names a stage twice: name each stage once",
-            field_path=".disabledStages",
-        ),
-    )
-
-    strategy: Annotated[
-        PruningStrategy,
-        Doc("Auto takes every stage that pays, MinMax asks no filters and no index, None reads every file."),
-    ] = PruningStrategy.AUTO
-    disabled_stages: Annotated[
-        tuple[PruneStage, ...],
-        Doc(
-            "Stages of the funnel that are left out whatever the strategy says; the result is the same.",
-            max_items=len(PruneStage),
-            item=Doc("One stage."),
-        ),
-    ] = ()
-
-
-def _reachable(name: str, attribute: str) -> Rule:
-    return Rule(
-        holds=lambda spec: all(clause.when for clause in getattr(spec, attribute)[:-1]),
-        rule=(
-            f"!has(self.{name}) || self.{name}.filter(c, !has(c.when)).size() == 0 || "
-            f"(self.{name}.filter(c, !has(c.when)).size() == 1 && !has(self.{name}[self.{name}.size() - 1].when))"
-        ),
-        message=f"{name} has a clause without 'when' before another one, which could never apply: put it last",
-        field_path=f".{name}",
-    )
 
 
 def _leaves_out(spec: MergeJobSpec) -> bool:
@@ -263,10 +113,38 @@ class MergeJobSpec(RunFields):
             field_path=".schemaEvolution",
         ),
         Rule(
-            holds=lambda spec: spec.source.change_format is not None or not _leaves_out(spec),
-            rule=f"has(self.source.changeFormat) || {_KEEPS_ALL}",
-            message="badRecords.policy other than Fail is for change feeds only: set source.changeFormat, or remove "
-            "badRecords",
+            holds=lambda spec: not (_leaves_out(spec) and spec.when_not_matched_by_source),
+            rule=f"{_KEEPS_ALL} || !has(self.whenNotMatchedBySource) || self.whenNotMatchedBySource.size() == 0",
+            message="badRecords.policy must be Fail with whenNotMatchedBySource: a row that is left out would count as "
+            "one that the source does not have",
+            field_path=".badRecords",
+        ),
+        Rule(
+            holds=lambda spec: (
+                not (
+                    _leaves_out(spec) and any(clause.columns is UpdatedColumns.PRESENT for clause in spec.when_matched)
+                )
+            ),
+            rule=f"{_KEEPS_ALL} || !has(self.whenMatched) || self.whenMatched.all(c, !has(c.columns) || "
+            "c.columns != 'Present')",
+            message="badRecords.policy must be Fail with an Update of the columns Present: a later row would be "
+            "applied as if the one that is left out was not missing",
+            field_path=".badRecords",
+        ),
+        Rule(
+            holds=lambda spec: (
+                spec.source.change_format is not None
+                or spec.bad_records is None
+                or spec.bad_records.policy is not BadRecordPolicy.REDIRECT
+                or not spec.when_matched
+                or spec.target_sequence is not None
+            ),
+            rule="has(self.source.changeFormat) || !has(self.badRecords) || !has(self.badRecords.policy) || "
+            "self.badRecords.policy != 'Redirect' || !has(self.whenMatched) || self.whenMatched.size() == 0 || "
+            "has(self.targetSequence)",
+            message="badRecords.policy Redirect needs targetSequence where whenMatched has clauses: else a row that is "
+            "merged later could take the place of a newer one. Name the table column that keeps sequenceBy, or set the "
+            "policy Drop",
             field_path=".badRecords",
         ),
         Rule(
@@ -275,9 +153,9 @@ class MergeJobSpec(RunFields):
             message="targetSequence needs sequenceBy, the source column whose values it keeps: name it",
             field_path=".targetSequence",
         ),
-        _reachable("whenMatched", "when_matched"),
-        _reachable("whenNotMatched", "when_not_matched"),
-        _reachable("whenNotMatchedBySource", "when_not_matched_by_source"),
+        reachable("whenMatched", "when_matched"),
+        reachable("whenNotMatched", "when_not_matched"),
+        reachable("whenNotMatchedBySource", "when_not_matched_by_source"),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]
@@ -308,7 +186,7 @@ class MergeJobSpec(RunFields):
     ] = None
     target_where: Annotated[
         str | None,
-        _when(
+        when_text(
             "Predicate over target.x that is part of the match, as in SQL's ON: a row of the table that does not "
             "satisfy it matches no source row, and files that cannot hold one that does are not read. A change whose "
             "row lies outside is inserted beside that row, and rows outside count as not matched by source. "
@@ -347,7 +225,7 @@ class MergeJobSpec(RunFields):
         ),
     ] = SchemaEvolution.NONE
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
-    pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
+    pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = ANY_STAGE
     bad_records: Annotated[
         BadRecords | None,
         Doc(

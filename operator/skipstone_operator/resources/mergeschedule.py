@@ -139,7 +139,8 @@ class MergeScheduleStatus:
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(
-            "Ready, Progressing, Degraded, ColumnsIgnored and ColumnsGone, and Reconciling or Stalled while they hold.",
+            "Ready, Progressing, Degraded, ColumnsIgnored, ColumnsGone and ChangesLeftOut, and Reconciling or Stalled "
+            "while they hold.",
             max_items=16,
             list_key="type",
             item=Doc("One condition."),

@@ -399,8 +399,8 @@ class MergeSource(Source):
     only_rejected: Annotated[
         bool | None,
         Doc(
-            "Apply only those changes in the files that badRecords of earlier merges left out; of these, a change is "
-            "skipped if a later one of its row was applied meanwhile."
+            "Apply only those changes in the files that badRecords of earlier merges left out and that no later change "
+            "of their row has made obsolete."
         ),
     ] = None
 

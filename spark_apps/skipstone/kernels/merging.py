@@ -23,7 +23,14 @@ from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, packed_rows, source_keys
+from skipstone.kernels.changes import (
+    ChangeReader,
+    ChangeSlice,
+    SlicePart,
+    first_of_others,
+    packed_rows,
+    source_keys,
+)
 from skipstone.kernels.clauses import (
     NO_CLAUSE,
     TOO_LATE,

@@ -42,6 +42,13 @@ def kept_columns(source: pa.Table, partial: PartialRows) -> dict[str, Bits]:
     return {name: bits[:, at] for at, name in enumerate(partial.columns) if bits[:, at].any()}
 
 
+def lacking_rows(source: pa.Table, partial: PartialRows) -> Bits:
+    """Return which rows of ``source`` cannot be inserted, because a value exists that they do not have."""
+    if partial.missing is None:
+        return np.zeros(source.num_rows, dtype=bool)
+    return np.asarray(unpack_bits(source.column(partial.missing), len(partial.columns)).any(axis=1), dtype=bool)
+
+
 def require_whole(source: pa.Table, partial: PartialRows) -> None:
     """Raise BadData (BAD_RECORDS) naming the first column of which a row to insert lacks the value."""
     if partial.missing is None:

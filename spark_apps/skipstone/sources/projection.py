@@ -60,10 +60,14 @@ class _Typed:
 
 @dataclass(frozen=True)
 class Told:
-    """What a frame tells beside its columns. ``counted``: the columns of which UNUSED_COLUMN says who has a value."""
+    """What a frame tells beside its columns. ``counted``: the columns of which UNUSED_COLUMN says who has a value.
+
+    ``records``: RECORD and FILE of all rows, not of bad ones only.
+    """
 
     absent: bool = False
     counted: tuple[str, ...] = ()
+    records: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -85,8 +89,8 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
     named = judged.select(
         "*",
         _sentence(group, typed).alias(ERROR_COLUMN),
-        _of_bad_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN),
-        _of_bad_rows(file_below(root), FILE_COLUMN),
+        _of_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN, told),
+        _of_rows(file_below(root), FILE_COLUMN, told),
     )
     data = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
     made = {ABSENT_COLUMN: _absent(group, columns) if told.absent else "",
@@ -196,8 +200,8 @@ def _chosen(texts: Sequence[str], position: Column) -> Column:
     return F.element_at(F.split(F.lit(joined), _SEPARATOR), position + 1)
 
 
-def _of_bad_rows(column: Column, name: str) -> Column:
-    return F.when(F.col(_FAULT).isNotNull(), column).alias(name)
+def _of_rows(column: Column, name: str, told: Told) -> Column:
+    return (column if told.records else F.when(F.col(_FAULT).isNotNull(), column)).alias(name)
 
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:

@@ -76,10 +76,14 @@ class SourceRead:
 
 @dataclass(frozen=True)
 class ReadRules:
-    """``named``: which fields within columns of the source become columns, and what files may lack."""
+    """``named``: which fields within columns of the source become columns, and what files may lack.
+
+    ``records``: all rows come with their text, not bad ones only.
+    """
 
     time_zone: str
     named: Named = _NOTHING
+    records: bool = False
 
 
 def read_source(
@@ -98,7 +102,8 @@ def read_source(
     text = _rules(spark, source, rules.time_zone)
     groups = reading.groups(text.options)
     columns = source_columns(source, schema, groups, rules.named.needed)
-    return reading.frame(groups, text, columns, Told(absent=rules.named.needed is not None))
+    told = Told(absent=rules.named.needed is not None, records=rules.records)
+    return reading.frame(groups, text, columns, told)
 
 
 def read_table_rows(

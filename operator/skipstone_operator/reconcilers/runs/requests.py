@@ -42,9 +42,9 @@ from skipstone_operator.reconcilers.runs.policies import build_policy
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
 from skipstone_operator.resources.loadjob import LoadJobSpec
-from skipstone_operator.resources.mergejob import (
+from skipstone_operator.resources.mergejob import MergeJobSpec
+from skipstone_operator.resources.merging.clauses import (
     MatchedClause,
-    MergeJobSpec,
     NotMatchedBySourceClause,
     NotMatchedClause,
     UpdatedColumns,

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
-from skipstone_core.contract.requests import MergeTask
 from skipstone_core.merging.evolution import refuse_names
 from skipstone_core.merging.feeds import (
     MISSING_COLUMN,
@@ -224,18 +223,26 @@ def _planned(site: SourceSite, files: FileSet, held: HeldTable, added: tuple[Nes
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in target.carried]
     plan = plan_merge(task, target_schema(schema), (*source, *control_columns()), zone)
     plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
-    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added, held=held)
     listed = feed_files(site.listing, task.source.change_format)
-    return _Feed(target=target, files=listed, planned=planned, holding=_holding(task, target, held, listed))
+    holding = _holding(site, target, held, listed)
+    planned = Changes(
+        plan=plan,
+        slices=(),
+        schema_id=files.pinned.schema_id,
+        columns=added,
+        held=held,
+        leaves_out=holding is not None,
+    )
+    return _Feed(target=target, files=listed, planned=planned, holding=holding)
 
 
-def _holding(task: MergeTask, target: FeedTarget, held: HeldTable, files: Sequence[FeedFile]) -> Holding | None:
+def _holding(site: SourceSite, target: FeedTarget, held: HeldTable, files: Sequence[FeedFile]) -> Holding | None:
     """What is known before of changes that are left out; None when none can be."""
-    only_rejected = bool(task.source.only_rejected)
+    only_rejected = bool(site.task.source.only_rejected)
     if not (target.rejects or held.rows or only_rejected):
         return None
     paths = tuple(file.stored.name for file in files)
-    return Holding(rows=held.rows, files=paths, only_rejected=only_rejected)
+    return Holding(rows=held.rows, absent=site.absent, files=paths, only_rejected=only_rejected)
 
 
 def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:
@@ -247,13 +254,8 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
     schema = with_fields(files.schema, feed.planned.columns)
     other = plan_merge(task, target_schema(schema), (*source, *control_columns()), time_zone(task))
     plan = replace(plan, when_not_matched_by_source=other.when_not_matched_by_source)
-    holding = feed.holding and replace(feed.holding, rows=_overtaken(feed.holding.rows))
+    holding = feed.holding and replace(feed.holding, rows={})  # nothing is missing any more
     return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found, holding=holding)
-
-
-def _overtaken(rows: Mapping[str, HeldRow]) -> Mapping[str, HeldRow]:
-    """``rows`` after a truncate: nothing is missing of them."""
-    return {key: HeldRow(overtaken=row.overtaken | frozenset(row.missing)) for key, row in rows.items()}
 
 
 def _kept(site: SourceSite, feed: _Feed, table: Table, parts: Sequence[FeedSlice]) -> Changes:
@@ -263,8 +265,8 @@ def _kept(site: SourceSite, feed: _Feed, table: Table, parts: Sequence[FeedSlice
     schema = with_fields(table.schema(), feed.planned.columns)
     memory = judge_feed(table, schema, feeds, [part.seen for part in parts], site.task.source.generated or {})
     left = RejectedChanges.merged([part.left_out for part in parts], [file.stored.name for file in feed.files])
-    if feed.truncation is not None and feed.holding is not None:
-        left = replace(left, rows={**feed.holding.rows, **left.rows})
+    if feed.truncation is not None and feed.planned.held is not None:
+        left = replace(left, rows={**dict.fromkeys(feed.planned.held.rows, HeldRow()), **left.rows})
     require_allowed(site.task.bad_records, left)
     left = replace(left, parts=_kept_records(site, feed, left))
     leaves = replace(leaves, gone=memory.gone)
@@ -320,7 +322,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
     rows, sifted = resolved.rows, resolved.sifted
     left = RejectedChanges()
     if sifted is not None:
-        left = RejectedChanges(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
+        left = RejectedChanges(rejected=sifted.rejected, passed=sifted.passed, rows=sifted.rows)
     read = changes.num_rows - len(left.rejected) - left.skipped - left.passed
     made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
     if made is None:  # a later truncate stands for all of them

@@ -24,11 +24,21 @@ from skipstone.tables.records.heldrows import HeldTable, held_pointer
 _EXAMPLES = 3
 
 
+class RowsAbsent(Exception):
+    """The table has no row for changes that leave a value out as unchanged: they are left out, with the source read
+    again. ``keys``: theirs, as text.
+    """
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        super().__init__(f"{len(keys)} rows that are not in the table lack a value")
+        self.keys = keys
+
+
 @dataclass(frozen=True, kw_only=True)
 class RejectedChanges:
     """What a merge leaves out of its source. ``rejected``: changes, in the order of the feed.
 
-    ``skipped``: changes that are obsolete; ``passed``: those that the task does not ask for. ``files``: paths by their
+    ``skipped``: changes before a truncate; ``passed``: those that the task does not ask for. ``files``: paths by their
     numbers. ``rows``: what is to be remembered of rows. ``parts``: files of rejected records, in the storage; ``path``:
     their folder, once they are accepted.
     """
@@ -73,11 +83,17 @@ class RejectedChanges:
 
     def described(self, change: Rejected) -> str:
         """Where a change is, and why it is left out."""
-        return f"'{self.files[change.file]}', line {change.line}: {change.reason}"
+        line = f", line {change.line}" if change.line else ""
+        return f"'{self.files[change.file]}'{line}: {change.reason}"
 
     @property
     def told(self) -> str:
-        """A sentence for people; empty when nothing was left out."""
+        """What people are told; empty when nothing was left out."""
+        passed = f"{self.passed} changes that are not missing are passed over." if self.passed else ""
+        return " ".join(text for text in (self._told_rejected, passed) if text)
+
+    @property
+    def _told_rejected(self) -> str:
         if not self.rejected:
             return ""
         causes = [change for change in self.rejected if change.is_fault] or list(self.rejected)

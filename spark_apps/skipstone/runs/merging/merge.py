@@ -39,7 +39,7 @@ from skipstone.runs.intake import (
     source_record,
 )
 from skipstone.runs.merging.feed import read_feed, read_feed_here
-from skipstone.runs.merging.leavingout import HoldsUpdate
+from skipstone.runs.merging.leavingout import HoldsUpdate, RowsAbsent
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.replaying import take_changes
@@ -231,6 +231,7 @@ def _tell_left(reporter: Reporter, left: Leaves) -> None:
 def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
     """What became of the changes, and how: Conflicted of a dry run, whose changes are in no table."""
     changes: Changes | None = None
+    absent: frozenset[str] = frozenset()
     for number in itertools.count(1):
         table = job.load()
         try:
@@ -238,9 +239,15 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
                 pinned = PinnedTable(table, read_file_set(table))
             schema_id = pinned.files.pinned.schema_id
             if changes is None or changes.schema_id != schema_id or not _still_fits(changes, table):
-                changes = _accepted(job, _read(job, intake.listing, scratch, pinned))
+                if number > 1 and job.task.bad_records is not None:
+                    clear_rejects(job.request)
+                changes = _accepted(job, _read(job, intake.listing, scratch, pinned, absent))
                 _tell_left(job.reporter, changes.leaves)
             outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
+        except RowsAbsent as error:
+            changes, absent = None, absent | error.keys
+            job.reporter.progress(f"reading the source again: {error}")
+            continue
         except (DependencyUnavailable, OSError) as error:
             if number == MAX_PLANS or _head(job.load()) == _head(table):
                 raise
@@ -293,7 +300,9 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
         raise
 
 
-def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable) -> Changes:
+def _read(
+    job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable, absent: frozenset[str] = frozenset()
+) -> Changes:
     job.reporter.progress("reading the source")
     site = SourceSite(
         task=job.task,
@@ -302,6 +311,7 @@ def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTab
         share=job.share,
         memory=HoldsMemory(warehouse=job.request.warehouse),
         rejects=None if job.is_dry else reject_place(job.request, job.task.bad_records),
+        absent=absent,
     )
     is_feed = job.task.source.change_format is not None
     with job.reporter.stage("read"), readable(listing):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from skipstone_core.errors import UserError
 from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
@@ -21,6 +22,7 @@ from skipstone.files.positions import to_delete_files
 from skipstone.files.reader import describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
 from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.changes import ROW_GROUP_ROWS, ChangeReader, SlicePart
 from skipstone.kernels.clauses import Unmatched
 from skipstone.kernels.merging import (
     FileResult,
@@ -34,11 +36,13 @@ from skipstone.kernels.merging import (
     unmatched_rows,
     write_inserts,
 )
+from skipstone.kernels.partial import lacking_rows
 from skipstone.pruning.funnel import Candidates
-from skipstone.runs.merging.leavingout import RejectedChanges
+from skipstone.runs.merging.leavingout import RejectedChanges, RowsAbsent
 from skipstone.runs.merging.places import require_all_places
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
+from skipstone.sources.feeds.rejecting.keytexts import KeyTexts
 from skipstone.tables.arrow import LINEAGE_NAMES, with_lineage
 from skipstone.tables.committing.writing import WrittenFiles
 from skipstone.tables.filesets import FileSet, PinnedTable
@@ -95,6 +99,8 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
     rest = unmatched_rows(changes.plan, changes.slices, results)
+    if changes.leaves_out:
+        _require_rows(changes, rest)
     inserted = _insert_rest(site, changes, rest, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
@@ -116,6 +122,25 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
         funnel=_with_join(pruned.funnel, results, started),
         left_out=changes.left_out,
     )
+
+
+def _require_rows(changes: Changes, rest: Int64s) -> None:
+    """Raise RowsAbsent for source rows that the table has no row for, and that lack a value."""
+    plan, slices = changes.plan, changes.slices
+    if plan.partial is None or plan.partial.missing is None:
+        return
+    reader, found = ChangeReader(slices, [*(key.source for key in plan.keys), plan.partial.missing]), set()
+    for number, one in enumerate(slices):
+        own = rest[(rest >= one.base) & (rest < one.base + one.rows)] - one.base
+        for start in range(0, one.rows, ROW_GROUP_ROWS):
+            stop = min(one.rows, start + ROW_GROUP_ROWS)
+            here = own[(own >= start) & (own < stop)] - start
+            if len(here):
+                source = reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
+                texts = KeyTexts.of_rows(source, plan.keys)
+                found |= {texts.text(row) for row in np.flatnonzero(lacking_rows(source, plan.partial)).tolist()}
+    if found:
+        raise RowsAbsent(frozenset(found))
 
 
 def _replaced(files: FileSet, results: Sequence[FileResult]) -> Iterator[DataFile]:

@@ -29,6 +29,7 @@ from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
+from skipstone_core.merging.leavingout import leaves_out
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows, plan_merge
 from skipstone_core.merging.unused import MAX_UNUSED, Names, merge_names, refuse_unknown
 from skipstone_core.reasons import Reason
@@ -37,7 +38,8 @@ from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
-from skipstone.runs.merging.leavingout import RejectedChanges
+from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
+from skipstone.runs.merging.plainrejects import NOTED, PlainRejects, RejectedRow, left_out, rejected_rows
 from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
@@ -50,6 +52,7 @@ from skipstone.sources.reading import (
     ABSENT_COLUMN,
     ERROR_COLUMN,
     FILE_COLUMN,
+    RECORD_COLUMN,
     UNUSED_COLUMN,
     ReadRules,
     SourceColumn,
@@ -104,7 +107,7 @@ class Changes:
     ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it. ``leaves``:
     what of the source nothing uses. ``left_out``: its changes that are not applied. ``held``: what the table remembers
     of rows of which changes were left out; None where it remembers none of them. ``properties``: what it is to remember
-    of the source.
+    of the source. ``leaves_out``: whether changes may be left out.
     """
 
     plan: MergePlan
@@ -115,6 +118,7 @@ class Changes:
     left_out: RejectedChanges = field(default_factory=RejectedChanges)
     held: HeldTable | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    leaves_out: bool = False
 
     @property
     def rows_read(self) -> int:
@@ -138,7 +142,7 @@ class SourceSite:
     """Where and how the source is read. ``scratch``: of this process alone.
 
     ``memory``: of rows of which changes were left out. ``rejects``: where those are kept that are left out now; None:
-    nowhere.
+    nowhere. ``absent``: keys, as text, of rows that the table does not have.
     """
 
     task: MergeTask
@@ -147,6 +151,7 @@ class SourceSite:
     share: DriverShare
     memory: HoldsMemory
     rejects: RejectPlace | None = None
+    absent: frozenset[str] = frozenset()
 
 
 def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -155,19 +160,23 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
-    rules = ReadRules(site.task.time_zone, _named(site.task))
+    may_leave_out = leaves_out(site.task)
+    rules = ReadRules(site.task.time_zone, _named(site.task), records=may_leave_out)
     read = read_source(spark, site.listing, site.task.source, files.schema, rules)
     planned = _plan(site.task, read.columns, table, files)
     names = _names(site.task, planned.plan, read.groups)
     known = values_known(site.listing, site.task.source.format, names.unused[:MAX_UNUSED])
     answers = _write_slices(site, read, planned.plan, _counted(read, names, known))
     values = merged_counts([known, *(answer.unused for answer in answers)])
-    planned = replace(planned, leaves=Leaves.of(names, values))
+    left = left_out([row for answer in answers for row in answer.rejected], [answer.part for answer in answers])
+    require_allowed(site.task.bad_records, left)
+    planned = replace(planned, leaves=Leaves.of(names, values), left_out=left)
     return written_down(site, planned, [answer.slice for answer in answers if answer.slice is not None])
 
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
+    leaves_out(site.task)
     limits = PlainLimits(site.share.rows, site.share.source_bytes, site.share.decoded_bytes)
     read = find_plain(site.listing, site.task.source, files.schema, limits, _named(site.task))
     if read is None:
@@ -274,10 +283,15 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 
 @dataclass(frozen=True)
 class SliceAnswer:
-    """What a task made of its rows: no slice of none. ``unused``: rows with a value, by column that nothing uses."""
+    """What a task made of its rows: no slice of none. ``unused``: rows with a value, by column that nothing uses.
+
+    ``rejected``: rows that are left out; ``part``: the file that keeps them.
+    """
 
     slice: ChangeSlice | None
     unused: Mapping[str, int]
+    rejected: tuple[RejectedRow, ...] = ()
+    part: str | None = None
 
 
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: Sequence[str]) -> list[SliceAnswer]:
@@ -285,9 +299,11 @@ def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: 
     absent = [] if plan.partial is None else [ABSENT_COLUMN]
     unused = [f"{counted_text(f'{quoted(name)} is null' for name in counted)} as {UNUSED_COLUMN}"] if counted else []
     held = [quoted(column.name) for column in columns]
-    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *absent, *unused)
+    rejects = PlainRejects(plan=plan, types=rule.types, place=site.rejects) if leaves_out(site.task) else None
+    record = [] if rejects is None else [RECORD_COLUMN]
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *record, *absent, *unused)
     told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
-    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told, tuple(counted)), rule, site.scratch)
+    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told, tuple(counted), rejects), rule, site.scratch)
     answers = map_batches(_sliced(frame, site, columns, plan), kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), SliceAnswer)]
 
@@ -331,34 +347,77 @@ def _slice_kernel(
 def _write_partition(
     batches: Iterable[pa.RecordBatch], made: SliceRows, rule: SortRule, scratch: Scratch
 ) -> SliceAnswer:
-    rows = PackedRows(made.full_schema, rule.keys, made.schema.names)
+    rows = PackedRows(made.held_schema, rule.keys, made.schema.names)
     unused: list[Mapping[str, int]] = [dict.fromkeys(made.counted, 0)]
+    bad: list[pa.RecordBatch] = []
     for batch in batches:
         if made.counted:
             unused.append(add_up(batch.column(UNUSED_COLUMN), made.counted))
+        if made.rejects is not None:
+            batch, faulty = made.rejects.parted(batch)
+            bad += [made.noted(faulty, [ERROR_COLUMN])] if faulty.num_rows else []
         rows.add(made.of(batch))
-    return SliceAnswer(_write_rows(rows.table(), rule, scratch), merged_counts(unused))
+    if made.rejects is None or not bad:
+        kept = rows.table().select(made.full_schema.names)
+        return SliceAnswer(_write_rows(kept, rule, scratch), merged_counts(unused))
+    return _without(made.rejects, rows.table(), pa.Table.from_batches(bad), _Sliced(made, rule, scratch, unused))
+
+
+@dataclass(frozen=True)
+class _Sliced:
+    """A slice on its way."""
+
+    made: SliceRows
+    rule: SortRule
+    scratch: Scratch
+    unused: Sequence[Mapping[str, int]]
+
+
+def _without(rejects: PlainRejects, rows: pa.Table, bad: pa.Table, sliced: _Sliced) -> SliceAnswer:
+    """The slice of ``rows`` without those that wait for ``bad`` ones."""
+    waits = pa.array(rejects.waiting(rows, bad))
+    waiting = rows.filter(waits)
+    kept = rows.filter(pc.invert(waits)).select(sliced.made.full_schema.names)
+    part = rejects.keep(f"{sliced.scratch.name}-{attempt_id()}", bad, waiting)
+    made = _write_rows(kept, sliced.rule, sliced.scratch)
+    return SliceAnswer(made, merged_counts(sliced.unused), rejected_rows(bad, waiting), part)
 
 
 @dataclass(frozen=True)
 class SliceRows:
     """Turns batches of Spark into rows of a slice. ``presence``: of a merge whose rows may lack columns.
 
-    ``counted``: what UNUSED_COLUMN of the batches is about.
+    ``counted``: what UNUSED_COLUMN of the batches is about. ``rejects``: how rows are left out; None: none may be.
     """
 
     schema: pa.Schema
     presence: Presence | None
     counted: tuple[str, ...] = ()
+    rejects: PlainRejects | None = None
 
     @property
     def full_schema(self) -> pa.Schema:
         """Of the rows that are made."""
         return self.schema.append(pa.field(KEPT_COLUMN, pa.binary())) if self.presence else self.schema
 
+    @property
+    def held_schema(self) -> pa.Schema:
+        """Of the rows that are made, with what is noted of them as long as some may be left out."""
+        return self.full_schema if self.rejects is None else pa.schema([*self.full_schema, *NOTED])
+
+    def noted(self, batch: pa.RecordBatch, names: Sequence[str] = ()) -> pa.RecordBatch:
+        """Rows with what is noted of them, and further columns of text ``names``."""
+        rows = table_batch(batch, self.schema)
+        names = [*NOTED.names, *names]
+        texts = [batch.column(name).cast(pa.string()) for name in names]
+        fields = [*self.schema, *(pa.field(name, pa.string()) for name in names)]
+        return pa.RecordBatch.from_arrays([*rows.columns, *texts], schema=pa.schema(fields))
+
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises BadData for rows that do not fit, or lack a key."""
         _require_good(batch)
+        if self.rejects is not None:
+            return self.noted(batch)
         rows = table_batch(batch, self.schema)
         if self.presence is None:
             return rows
@@ -384,6 +443,6 @@ def _require_good(batch: pa.RecordBatch) -> None:
     raise BadData(
         Reason.BAD_RECORDS,
         f"at least {len(errors) - errors.null_count} rows do not fit, the first in {file}: {errors[first].as_py()}; "
-        "fix the file, a merge leaves out no change",
+        "fix the file, or let badRecords of the merge leave them out",
         field="spec.source",
     )

@@ -223,18 +223,6 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
 
 
-def parquet_rows(stored: StoredFile, lines: Collection[int]) -> Iterator[tuple[int, dict[str, object]]]:
-    """The rows of a Parquet file with these numbers, from 1. Raises OSError."""
-    line = 1
-    with stored.open(buffering=0) as opened:
-        file = WholeFile(opened, coerce_int96_timestamp_unit="us")
-        for batch in file.batches(list(dict.fromkeys(file.schema_arrow.names)), rows=BATCH_ROWS):
-            for at in range(batch.num_rows):
-                if line + at in lines:
-                    yield line + at, batch.slice(at, 1).to_pylist()[0]
-            line += batch.num_rows
-
-
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Text and bytes that a file's Arrow schema calls views, as Parquet has them: few functions of Arrow take views."""
     for at, field in enumerate(batch.schema):

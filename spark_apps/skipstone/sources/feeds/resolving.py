@@ -131,6 +131,8 @@ def _sifted(changes: pa.Table, starts: Int64s, how: Resolution, holding: Holding
             return Resolved(rows=sifted.changes.select(how.names), sifted=sifted)
         has_truncation = how.truncation is not None
         runs = _runs(sifted.changes, sifted.starts, has_truncation=has_truncation, recreates=sifted.recreates)
+        if sifted.absent is not None:
+            runs = replace(runs, reborn=runs.reborn | sifted.absent)
         try:
             return Resolved(rows=_last_rows(sifted.changes, runs, how), sifted=sifted)
         except ValueMissing as error:

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator, Mapping
 from skipstone_core.contract.requests import SourceFormat
 
 from skipstone.sources.feeds.avro import avro_messages
-from skipstone.sources.feeds.dms import csv_texts, parquet_rows
+from skipstone.sources.feeds.dms import BATCH_ROWS, csv_texts
 from skipstone.sources.feeds.shapes import FeedTarget, Raw
 from skipstone.sources.rejects import RejectPart
 from skipstone.sources.text.headers import open_binary
 from skipstone.storage.port import READ_AHEAD, StoredFile
+from skipstone.tables.parquetfiles import WholeFile
 
 
 def keep_records(stored: StoredFile, target: FeedTarget, reasons: Mapping[int, str], part: RejectPart) -> None:
@@ -33,8 +34,20 @@ def _records(stored: StoredFile, target: FeedTarget, lines: Collection[int]) -> 
             messages = ((line, message) for line, (message, _) in enumerate(avro_messages(stored), 1))
             return ((line, _json(message)) for line, message in messages if line in lines)
         case SourceFormat.PARQUET:
-            return ((line, _json(row)) for line, row in parquet_rows(stored, lines))
+            return ((line, _json(row)) for line, row in _parquet_rows(stored, lines))
     return _lines(stored, lines)
+
+
+def _parquet_rows(stored: StoredFile, lines: Collection[int]) -> Iterator[tuple[int, dict[str, object]]]:
+    """The rows of a Parquet file with these numbers, from 1. Raises OSError."""
+    line = 1
+    with stored.open(buffering=0) as opened:
+        file = WholeFile(opened, coerce_int96_timestamp_unit="us")
+        for batch in file.batches(list(dict.fromkeys(file.schema_arrow.names)), rows=BATCH_ROWS):
+            for at in range(batch.num_rows):
+                if line + at in lines:
+                    yield line + at, batch.slice(at, 1).to_pylist()[0]
+            line += batch.num_rows
 
 
 def _lines(stored: StoredFile, lines: Collection[int]) -> Iterator[tuple[int, str]]:

@@ -52,12 +52,14 @@ class Stop(NamedTuple):
 class Holding:
     """What is known before of rows of which a change is missing, by the text of their keys.
 
-    ``rows``: those that earlier merges left; ``stops``: those that other rows of the same feed bring about. ``files``:
-    paths by their numbers. ``only_rejected``: all changes that no earlier merge left out are passed over.
+    ``rows``: those that earlier merges left; ``stops``: those that other rows of the same feed bring about. ``absent``:
+    keys of rows that the table does not have. ``files``: paths by their numbers. ``only_rejected``: all changes that no
+    earlier merge left out are passed over.
     """
 
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
     stops: Mapping[str, Stop] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     files: tuple[str, ...] = ()
     only_rejected: bool = False
 
@@ -87,19 +89,20 @@ class KeyMove(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sifted:
-    """What is left of changes. ``recreates``: changes with which a row is a new one; ``skipped``: obsolete changes.
+    """What is left of changes. ``recreates``: changes with which a row is a new one.
 
     ``passed``: changes that the task does not ask for. ``rows``: what is to be remembered of rows from now on.
+    ``absent``: changes of rows that the table does not have.
     """
 
     changes: pa.Table
     starts: Int64s
     recreates: Bools
     rejected: tuple[Rejected, ...] = ()
-    skipped: int = 0
     passed: int = 0
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
     links: tuple[KeyMove, ...] = ()
+    absent: Bools | None = None
 
 
 def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], holding: Holding) -> Sifted:
@@ -111,31 +114,29 @@ def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], ho
     reader = _Reader(changes, texts, holding)
     rejected: list[Rejected] = []
     rows: dict[str, HeldRow] = {}
-    skipped = 0
     for start, text in groups.items():
         end = int(np.searchsorted(starts, start, side="right"))
         numbers = reader.wanted(range(start, end), text)
         described = tuple(reader.change(row, text) for row in numbers)
         before = holding.rows.get(text, _NEW)
-        judged = judge_changes(before, described, only_rejected=holding.only_rejected)
+        judged = judge_changes(before, described)
         reason = reader.reason(numbers, text)
-        for row, verdict, recreated in zip(numbers, judged.verdicts, judged.recreates, strict=True):
-            left[row], recreates[row], considered[row] = verdict is Decision.APPLY, recreated, True
-            skipped += verdict is Decision.SKIP
-            if verdict is Decision.REJECT:
+        for row, decision, recreated in zip(numbers, judged.decisions, judged.recreates, strict=True):
+            left[row], recreates[row], considered[row] = decision is Decision.APPLY, recreated, True
+            if decision is Decision.REJECT:
                 rejected.append(reader.rejected(row, text, reason))
         if judged.row != before:
             rows[text] = judged.row
-    passed = len(starts) - int(left.sum()) - len(rejected) - skipped
+    passed = len(starts) - int(left.sum()) - len(rejected)
     numbers_before = np.cumsum(left) - left
     return Sifted(
         changes=changes if left.all() else changes.filter(pa.array(left)),
         starts=starts if left.all() else numbers_before[starts][left],
         recreates=recreates[left],
         rejected=tuple(rejected),
-        skipped=skipped,
         passed=passed,
         rows=rows,
+        absent=_absent(texts, starts, holding)[left],
         links=tuple(_links(changes, texts, considered)),
     )
 
@@ -156,6 +157,13 @@ def spread_stops(links: Sequence[KeyMove], rejected: Sequence[Rejected]) -> Mapp
             if key not in held or held[key] > link.order:
                 held[key] = link.order
                 found[key] = Stop(link.order, reason)
+    return found
+
+
+def _absent(texts: KeyTexts, starts: Int64s, holding: Holding) -> Bools:
+    """Which changes are of rows that the table does not have."""
+    found = np.zeros(len(starts), dtype=bool)
+    found[list(texts.rows_of(holding.absent))] = True
     return found
 
 
@@ -193,8 +201,7 @@ class _Reader:
         """Those of ``rows`` that are asked for."""
         if not self._holding.only_rejected:
             return list(rows)
-        row = self._holding.rows.get(text, _NEW)
-        known = row.overtaken | frozenset(row.missing)
+        known = frozenset(self._holding.rows.get(text, _NEW).missing)
         return [number for number in rows if self._id(number) in known]
 
     def change(self, row: int, text: str) -> RowChange:

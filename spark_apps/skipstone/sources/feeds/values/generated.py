@@ -22,7 +22,7 @@ from skipstone_core.merging.generated import inputs_of, left_out
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import inserted_rows
 from skipstone.kernels.partial import Bits
-from skipstone.sources.feeds.shapes import Change, FeedTarget, refused
+from skipstone.sources.feeds.shapes import Change, FeedTarget, UnfitRecord
 
 #: By how much a float may differ, in parts of its value: databases add in another order.
 _TOLERANCE = {pa.float32(): 1e-6, pa.float64(): 1e-12}
@@ -86,22 +86,22 @@ def _require_inputs(bound: BoundClause, places: dict[str, int], images: Images, 
             found = rows[lacking[rows, places[column]]]
             if len(found):
                 line = images.changes[int(found[0])].line
-                raise refused(
+                raise UnfitRecord(
                     images.name,
+                    line,
                     f"it has no value for '{column}', from which source.generated computes '{name}': run ALTER TABLE "
                     "... REPLICA IDENTITY FULL on the source table if the change leaves it out as unchanged, and merge "
                     "a new snapshot, or set the expression to null",
-                    line,
                 )
 
 
 def _require_equal(name: str, images: Images, rows: Int64s) -> None:
     if len(rows):
-        raise refused(
+        raise UnfitRecord(
             images.name,
+            images.changes[int(rows[0])].line,
             f"column '{name}': the value is not the one that source.generated computes: correct its expression, or set "
             "it to null",
-            images.changes[int(rows[0])].line,
         )
 
 

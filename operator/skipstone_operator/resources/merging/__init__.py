@@ -1,0 +1,1 @@
+"""What a MergeJob says of the rows of its source and of its table."""
