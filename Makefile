@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -148,6 +148,9 @@ soak-debezium: setup ## A random history of a PostgreSQL through Debezium into I
 
 soak-maxwell: setup ## A random history of a MariaDB through Maxwell into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_maxwell_mariadb.py
+
+soak-wal2json: setup ## A random history of a PostgreSQL through wal2json into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_wal2json_postgres.py
 
 soak-docs: setup cluster ## Pages of the documentation followed as printed, and kind-demo with stand-ins for kind and Docker
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_soak.py

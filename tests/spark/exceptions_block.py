@@ -60,15 +60,18 @@ def with_block(text: str, name: str, rows: Iterable[Exceptional]) -> str:
 
 
 def table_of(rows: Iterable[Exceptional]) -> str:
-    """Return ``rows`` as a table; those that differ in their setting only are one."""
-    settings: dict[Exceptional, list[str]] = {}
-    for row in rows:
-        settings.setdefault(replace(row, setting=""), []).append(row.setting)
-    lines = [
-        [row.what, ", ".join(dict.fromkeys(filter(None, found))), row.outcome, row.way_out]
-        for row, found in settings.items()
-    ]
+    """Return ``rows`` as a table; those that differ in their setting only, or then in what they are of, are one."""
+    found = _joined(_joined(rows, "setting", ", "), "what", "; ")
+    lines = ((row.what, row.setting, row.outcome, row.way_out) for row in found)
     return HEAD + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+
+
+def _joined(rows: Iterable[Exceptional], column: str, separator: str) -> list[Exceptional]:
+    """Return ``rows`` with those as one that are equal but for ``column``."""
+    told: dict[Exceptional, list[str]] = {}
+    for row in rows:
+        told.setdefault(replace(row, **{column: ""}), []).append(getattr(row, column))
+    return [replace(row, **{column: separator.join(dict.fromkeys(filter(None, texts)))}) for row, texts in told.items()]
 
 
 def _cell(text: str) -> str:

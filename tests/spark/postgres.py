@@ -36,7 +36,7 @@ def postgres(host: str = "127.0.0.1", *settings: str) -> Iterator[Server]:
     ``settings``: further ones, such as ``wal_level=logical``.
     """
     folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
-    tools, port = _tools(), free_port()
+    tools, port = postgres_tools(), free_port()
     data, secret = folder / "data", folder / "password"
     secret.write_text(PASSWORD)
     account = unprivileged()
@@ -69,7 +69,8 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def _tools() -> Path:
+def postgres_tools() -> Path:
+    """The folder of the programs of PostgreSQL, which Debian's package has: it is installed when it is missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
     # Modules run beside one another need the package at the same time: one of them installs it
     with (CACHE / "postgresql.lock").open("w") as lock:

@@ -32,11 +32,12 @@ def test_a_block_is_replaced_and_the_rest_of_the_page_stays(tmp_path: Path) -> N
     found.add("`date` of 44 BC", "`adaptive`", "refused: a | b\nc", "none")
     found.add("truncate", "", "refused", "set it")
     found.add("truncate", "", "refused", "set it")
+    found.add("drop", "", "refused", "set it")
     found.write()
     text = page.read_text()
     assert text.startswith("before\n\n<!-- exceptions: a -->\n\n| In the database | Setting |")
     assert "| `date` of 44 BC | `connect`, `adaptive` | refused: a \\| b c | none |\n" in text
-    assert text.count("| truncate |  | refused | set it |\n") == 1
+    assert text.count("| truncate; drop |  | refused | set it |\n") == 1
     assert text.endswith(PAGE[PAGE.index("<!-- end -->") :])
     found.write()
     assert page.read_text() == text

@@ -148,6 +148,14 @@ def test_a_message_that_lacks_something_is_refused(bed: FeedBed, more: Row, sent
         bed.left()
 
 
+@pytest.mark.parametrize("kind", ['"Odd S"."T x"', '"Odd S".t'])
+def test_a_type_that_is_not_json_is_told(bed: FeedBed, kind: str) -> None:
+    """As wal2json 2.5 writes the name of a type in a schema that needs quotes."""
+    line = json.dumps(message("I", 1, {"id": 1, "text": "a"})).replace('"type": "text"', f'"type":{kind}')
+    with pytest.raises(BadData, match="rename the schema in the database"):
+        bed.lines(line).left()
+
+
 def test_a_message_without_primary_key_needs_a_declared_identity(bed: FeedBed) -> None:
     told = message("I", 1, {"id": 1})
     del told["pk"]
@@ -268,8 +276,8 @@ def test_numbers_in_quotes_tell_what_is_no_number(tmp_path: Path) -> None:
         (NestedField(2, "d", FixedType(4)), "text", '"abcd"', "declare the column as string"),
         (NUMBERS, "price", '"NaN"', "set source.nonFinite to Null"),
         (NUMBERS, "numeric", "0.00001", "declare the column with more digits"),
-        (NestedField(2, "d", LongType()), "money", '"$12.34"', "a value of type long without loss"),
-        (NestedField(2, "d", StringType()), "boolean", "true", "a value of type string"),
+        (NestedField(2, "d", LongType()), "money", '"$12.34"', "long without loss: declare the column as string"),
+        (NestedField(2, "d", StringType()), "boolean", "true", "without loss: declare the column as boolean"),
         (NestedField(2, "d", ListType(9, LongType())), "integer[]", '"{1,NULL}"', "a value of type list<long>"),
         (NestedField(2, "d", ListType(9, LongType())), "integer[]", '"{{1,2},{3,4}}"', "more than one dimension"),
         (NestedField(2, "d", ListType(9, LongType())), "integer[]", '"[2:3]={1,2}"', "does not begin at 1"),

@@ -7,6 +7,7 @@ they are gathered, so that messages of one table share them until a type changes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from skipstone.sources.feeds.values.postgres import Unquoted, postgres_semantic
 
 #: Longer whole numbers stay text: Python refuses to read those of thousands of digits.
 _DIGITS = 40
+_QUOTED_TYPE = re.compile(rb'"type":"(?:[^"\\]|\\.)*"[^,}]')
 _PARTS = ("columns", "identity")
 
 
@@ -37,6 +39,18 @@ def _is_column(column: Raw) -> bool:
     return isinstance(column, Mapping) and isinstance(column.get("name"), str)
 
 
+def _parsed(line: bytes) -> Raw:
+    try:
+        return parsed(line, _DECODER)
+    except FeedError as error:
+        if _QUOTED_TYPE.search(line):
+            raise FeedError(
+                "a column's type is not JSON, as wal2json writes one whose schema needs quotes: rename the schema in "
+                "the database, or leave the table out (filter-tables of wal2json)"
+            ) from error
+        raise
+
+
 def _whole(text: str) -> Raw:
     return Unquoted(text) if text == "-0" or len(text) > _DIGITS else int(text)
 
@@ -55,7 +69,7 @@ class Wal2JsonLines:
         """The message of ``line`` and the types of columns; None for a blank line. Raises FeedError."""
         if not line.strip():
             return None
-        message = parsed(line, _DECODER)
+        message = _parsed(line)
         if not isinstance(message, Mapping):
             raise FeedError("it is not a JSON object: write one message a line")
         if self.choice.takes(table_of(message) or ""):

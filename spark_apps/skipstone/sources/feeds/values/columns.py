@@ -208,7 +208,12 @@ def _what_of_postgres(value: Raw, of: ReadAs) -> str:
         return f"{base}, but text with an offset from UTC: declare the column as timestamptz"
     if isinstance(of.type, DateType | TimestampType | TimestamptzType):
         return f"{base}: {DATES_REMEDY}"
-    return f"{base} without loss{_remedy(value, of)}"
+    remedy = _remedy(value, of) or (
+        ": declare the column as boolean"
+        if isinstance(value, bool)
+        else ": declare the column as string, which keeps the text that PostgreSQL shows"
+    )
+    return f"{base} without loss{remedy}"
 
 
 def _remedy(value: Raw, of: ReadAs) -> str:
