@@ -66,6 +66,14 @@ def table_of(rows: Iterable[Exceptional]) -> str:
     return HEAD + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
 
 
+def sentence_of(error: Exception) -> tuple[str, str]:
+    """Return what is wrong and the way out, of a refusal of the table ``t`` with a number and its column ``v``."""
+    text = re.sub(r"\bt\d+(?=[_'])", "t", str(error))
+    text = re.sub(r"^[\w.]+: |'[\w/.]+', line \d+: |column 'v': ", "", text)
+    head, colon, way_out = re.sub(r"'[\w/.]+', line \d+: |column 'v': ", "", text).rpartition(": ")
+    return (head, way_out) if colon else (way_out, "declare a type that holds it")
+
+
 def _joined(rows: Iterable[Exceptional], column: str, separator: str) -> list[Exceptional]:
     """Return ``rows`` with those as one that are equal but for ``column``."""
     told: dict[Exceptional, list[str]] = {}

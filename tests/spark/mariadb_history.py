@@ -1,11 +1,11 @@
-"""A random history of a table in MariaDB, with values of every type that Maxwell tells whole.
+"""A random history of tables in MariaDB, with values of every type that Maxwell tells whole.
 
 Used by the soak of Maxwell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 from tests.spark.mariadb import MariaDb
 
-DATABASE, TABLE = "shop", "orders"
+DATABASE = "shop"
 KEYS = ("region", "id")
 REGIONS = ("eu", "us-ä'\"\\")
 IDS = 300
@@ -150,114 +150,205 @@ COLUMNS = (
         "replace(st_astext({}), 'POINT(', 'POINT (')",
     ),
 )
-SCHEMA = Schema(
-    NestedField(1, "region", StringType(), required=True),
-    NestedField(2, "id", LongType(), required=True),
-    *(NestedField(number, column.name, column.kind) for number, column in enumerate(COLUMNS, 3)),
+#: Columns with a DEFAULT, which statements may leave to the database or set to null.
+DEFAULTED = (
+    Column("defaulted", "int default 7", IntegerType(), _whole(0, 9), int),
+    Column("noted", "varchar(9) default 'none'", StringType(), _text(3, "ab"), str),
+    Column("fee", "decimal(9,2) default 1.50", DecimalType(9, 2), _decimal(9, 2), Decimal),
+    Column("rank", "int unsigned default 4294967295", LongType(), _whole(0, (1 << 32) - 1), int),
+)
+GENERATED = (
+    Column("doubled", "bigint generated always as (whole * 2) stored", LongType(), _whole(0, 0), int),
+    Column("lengths", "bigint generated always as (length(body)) virtual", LongType(), _whole(0, 0), int),
+)
+_FEW = ("tiny", "whole", "widest", "price", "short_text", "body", "marks", "day", "local_micros", "code")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One table. ``key``: its constraints; ``columns``: those whose values are drawn; ``options``: of the table."""
+
+    name: str
+    key: str = ", primary key (region, id)"
+    columns: tuple[Column, ...] = tuple(column for column in COLUMNS if column.name in _FEW)
+    options: str = ""
+
+    @property
+    def every(self) -> tuple[Column, ...]:
+        """All columns but the keys."""
+        return (*self.columns, *DEFAULTED, *GENERATED)
+
+    @property
+    def schema(self) -> Schema:
+        """Of the table in Iceberg, before columns are added."""
+        return Schema(
+            NestedField(1, "region", StringType(), required=True),
+            NestedField(2, "id", LongType(), required=True),
+            *(NestedField(number, column.name, column.kind) for number, column in enumerate(self.every, 3)),
+        )
+
+    @property
+    def created(self) -> str:
+        """The statement that makes it."""
+        columns = [f"{column.name} {column.sql} default null" for column in self.columns]
+        columns += [f"`{column.name}` {column.sql}" for column in (*DEFAULTED, *GENERATED)]
+        keys = "region varchar(20) not null, id bigint not null"
+        return f"create table {self.name} ({keys}, {', '.join(columns)}{self.key}) {self.options};"
+
+
+ORDERS = Flow("orders", columns=COLUMNS)
+ALTERED = Flow("altered")
+FLOWS = (
+    ORDERS,
+    Flow("keyless", key=""),
+    Flow("parted", options="partition by key (region, id) partitions 3"),
+    ALTERED,
+)
+#: What is done to ALTERED in the midst of its feed. Rows that have new values then are changed, as docs/guide/feeds.md
+#: says, because no message tells of them.
+_TOUCH = "update altered set tiny = coalesce(-tiny, 1) where coalesce(tiny, 0) not in (0, -128);" \
+         "update altered set tiny = 1 where coalesce(tiny, 0) in (0, -128);"  # fmt: skip
+ALTERATIONS = (
+    "alter table altered add column extra varchar(9) null; update altered set extra = 'x' where id % 2 = 0;",
+    f"alter table altered add column level int default 5; {_TOUCH}",
+    f"alter table altered change noted remarks varchar(20) default 'none'; {_TOUCH}",
+    "alter table altered alter defaulted set default 9; alter table altered alter fee drop default;",
+    "alter table altered modify short_text text; alter table altered modify price decimal(12,2);",
+    "alter table altered modify tiny smallint; alter table altered drop column day;",
 )
 
 
 class History:
-    """Changes TABLE by transactions that ``random`` draws. ``counts``: of what was done."""
+    """Changes the tables of FLOWS by transactions that ``random`` draws. ``counts``: of what was done."""
 
     def __init__(self, server: MariaDb, random: Random) -> None:
-        """Make the table, with rows."""
+        """Make the tables; ORDERS has rows."""
         self.random = random
         self.counts: dict[str, int] = {}
         self._server = server
-        self._present: set[Key] = set()
-        columns = ", ".join(f"{column.name} {column.sql} default null" for column in COLUMNS)
-        key = "region varchar(20) not null, id bigint not null, primary key (region, id)"
+        self._present: dict[str, set[Key]] = {flow.name: set() for flow in FLOWS}
+        self._alterations = list(ALTERATIONS)
+        self._names: dict[str, str | None] = {}
         collation = "character set utf8mb4 collate utf8mb4_bin"
-        server.run(f"create database {DATABASE} {collation}; use {DATABASE}; create table {TABLE} ({key}, {columns})")
-        server.run("".join(self._insert() for _ in range(IDS // 2)), DATABASE)
+        server.run(f"create database {DATABASE} {collation}")
+        server.run("".join(flow.created for flow in FLOWS), DATABASE)
+        server.run("".join(self._insert(ORDERS) for _ in range(IDS // 2)), DATABASE)
 
     def run(self, transactions: int) -> None:
         """Commit or roll back so many."""
         sql = []
         for _ in range(transactions):
-            before = set(self._present)
-            sql += ["begin;\n", *(self._change() for _ in range(self.random.randint(1, 4)))]
+            before = {name: set(keys) for name, keys in self._present.items()}
+            flow = self.random.choice([ORDERS, *FLOWS])
+            sql += ["begin;\n", *(self._change(flow) for _ in range(self.random.randint(1, 4)))]
             is_kept = self.random.random() < 0.9
             if not is_kept:
                 self._present = before
             sql.append("commit;\n" if is_kept else "rollback;\n")
         self._server.run("".join(sql), DATABASE)
 
+    def alter(self) -> None:
+        """Change the columns of ALTERED, if there is a change left."""
+        if not self._alterations:
+            return
+        self._count("alterations")
+        statement = self._alterations.pop(0)
+        self._server.run(statement, DATABASE)
+        if " change noted " in statement:
+            self._names["noted"] = "remarks"
+        if " drop column day" in statement:
+            self._names["day"] = None
+
     def bootstrap(self) -> None:
-        """Ask Maxwell to tell all rows."""
+        """Ask Maxwell to tell all rows of ORDERS."""
         self._server.run(
-            f"insert into bootstrap (database_name, table_name) values ('{DATABASE}', '{TABLE}')", "maxwell"
+            f"insert into bootstrap (database_name, table_name) values ('{DATABASE}', '{ORDERS.name}')", "maxwell"
         )
 
     def mark(self, region: str) -> None:
         """Insert and delete a row of ``region``: whoever is told of its delete has been told of all before."""
+        table = ORDERS.name
         self._server.run(
-            f"insert into {TABLE} (region, id) values ('{region}', 0); delete from {TABLE} where region = '{region}'",
+            f"insert into {table} (region, id) values ('{region}', 0); delete from {table} where region = '{region}'",
             DATABASE,
         )
 
-    def rows(self) -> dict[Key, Mapping[str, Any]]:
-        """All rows by key, as Iceberg is to have them."""
-        shown = ["region", "id", *(column.shown.format(column.name) for column in COLUMNS)]
-        hexed = ", ".join(f"hex(convert({one} using utf8mb4))" for one in shown)
+    def rows(self, flow: Flow) -> dict[Key, Mapping[str, Any]]:
+        """All rows of the table by key, as Iceberg is to have them."""
+        names = [(column, name) for column in flow.every if (name := self._name(flow, column))]
+        shown = ["region", "id", *(column.shown.format(f"`{name}`") for column, name in names)]
+        hexed = ", ".join(f"hex(convert({text} using utf8mb4))" for text in shown)
         found = {}
-        for region, number, *values in self._server.run(f"select {hexed} from {TABLE}", DATABASE):
-            key = _plain(region), int(_plain(number))
-            read = zip(COLUMNS, values, strict=True)
-            row = {one.name: None if text == NULL else one.read(_plain(text)) for one, text in read}
+        for region, number, *values in self._server.run(f"select {hexed} from {flow.name}", DATABASE):
+            key = plain_text(region), int(plain_text(number))
+            read = zip(names, values, strict=True)
+            row = {name: None if text == NULL else column.read(plain_text(text)) for (column, name), text in read}
             found[key] = {"region": key[0], "id": key[1], **row}
         return found
 
-    def _change(self) -> str:
+    def _change(self, flow: Flow) -> str:
         draw = self.random.random()
-        if draw < 0.3 or not self._present:
-            return self._insert()
-        key = self.random.choice(sorted(self._present))
+        present = self._present[flow.name]
+        if draw < 0.3 or not present:
+            return self._insert(flow)
+        key = self.random.choice(sorted(present))
         where = f"where region = {as_sql(key[0])} and id = {key[1]};\n"
         if draw < 0.75:
-            return self._update(where)
+            return self._update(flow, where)
         if draw < 0.8:
-            return self._shift()
+            return self._shift(flow)
         if draw < 0.88:
-            return self._move(key, where)
+            return self._move(flow, key, where)
         self._count("deletes")
-        self._present.remove(key)
-        return f"delete from {TABLE} {where}"
+        present.remove(key)
+        return f"delete from {flow.name} {where}"
 
-    def _insert(self) -> str:
-        key = self._absent()
+    def _insert(self, flow: Flow) -> str:
+        key = self._absent(flow)
         if key is None:
             return ""
         self._count("inserts")
-        self._present.add(key)
-        values = ", ".join(self._value(column) for column in COLUMNS)
-        return f"insert into {TABLE} values ({as_sql(key[0])}, {key[1]}, {values});\n"
+        self._present[flow.name].add(key)
+        drawn = [(name, self._value(column)) for column, name in self._columns(flow) if self.random.random() < 0.9]
+        names = ", ".join(["region", "id", *(f"`{name}`" for name, _ in drawn)])
+        values = ", ".join([as_sql(key[0]), str(key[1]), *(value for _, value in drawn)])
+        return f"insert into {flow.name} ({names}) values ({values});\n"
 
-    def _update(self, where: str) -> str:
+    def _update(self, flow: Flow, where: str) -> str:
         self._count("updates")
-        few = self.random.sample(COLUMNS, self.random.randint(1, 5))
-        return f"update {TABLE} set {', '.join(f'{one.name} = {self._value(one)}' for one in few)} {where}"
+        columns = self._columns(flow)
+        few = self.random.sample(columns, self.random.randint(1, 5))
+        sets = ", ".join(f"`{name}` = {self._value(column)}" for column, name in few)
+        return f"update {flow.name} set {sets} {where}"
 
-    def _move(self, old: Key, where: str) -> str:
-        new = self._absent()
+    def _move(self, flow: Flow, old: Key, where: str) -> str:
+        new = self._absent(flow)
         if new is None:
             return ""
         self._count("changed keys")
-        self._present.remove(old)
-        self._present.add(new)
-        return f"update {TABLE} set region = {as_sql(new[0])}, id = {new[1]} {where}"
+        self._present[flow.name].remove(old)
+        self._present[flow.name].add(new)
+        return f"update {flow.name} set region = {as_sql(new[0])}, id = {new[1]} {where}"
 
-    def _shift(self) -> str:
+    def _shift(self, flow: Flow) -> str:
         """Move the keys of a region along, in one event: most keys are left by one row and taken by another."""
         region = self.random.choice(REGIONS)
         self._count("shifts")
-        self._present = {(one, number + (one == region)) for one, number in self._present}
-        return f"update {TABLE} set id = id + 1 where region = {as_sql(region)} order by id desc;\n"
+        moved = {(name, number + (name == region)) for name, number in self._present[flow.name]}
+        self._present[flow.name] = moved
+        return f"update {flow.name} set id = id + 1 where region = {as_sql(region)} order by id desc;\n"
 
-    def _absent(self) -> Key | None:
+    def _columns(self, flow: Flow) -> Sequence[tuple[Column, str]]:
+        """The columns that statements set, and their names now."""
+        drawn = (*flow.columns, *DEFAULTED)
+        return [(column, name) for column in drawn if (name := self._name(flow, column))]
+
+    def _name(self, flow: Flow, column: Column) -> str | None:
+        return self._names.get(column.name, column.name) if flow is ALTERED else column.name
+
+    def _absent(self, flow: Flow) -> Key | None:
         key = self.random.choice(REGIONS), self.random.randrange(IDS)
-        return None if key in self._present else key
+        return None if key in self._present[flow.name] else key
 
     def _value(self, column: Column) -> str:
         return "null" if self.random.random() < 0.15 else column.make(self.random)
@@ -266,5 +357,6 @@ class History:
         self.counts[what] = self.counts.get(what, 0) + 1
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """The text that MariaDB's ``hex`` shows as ``text``."""
     return bytes.fromhex(text).decode()

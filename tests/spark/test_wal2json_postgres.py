@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from skipstone_core.contract.feeds import NonFinite
 from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 
-from tests.spark.exceptions_block import Exceptions
+from tests.spark.exceptions_block import Exceptions, sentence_of
 from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
 from tests.spark.postgres import postgres
 from tests.spark.postgres_history import connect, same
@@ -141,7 +140,7 @@ def test_what_is_odd_arrives_or_is_refused_or_stands_in_the_guide(tmp_path: Path
             if (is_refused or is_same) == (odd.known is not None):
                 wrong.append((odd, outcome, expected))
             elif isinstance(outcome, Exception):
-                head, way_out = sentence(outcome)
+                head, way_out = sentence_of(outcome)
                 exceptions.add(odd.what, odd.setting, f"refused: {head}", way_out)
             elif odd.known is not None:
                 exceptions.add(odd.what, odd.setting, odd.known, odd.way_out)
@@ -149,7 +148,7 @@ def test_what_is_odd_arrives_or_is_refused_or_stands_in_the_guide(tmp_path: Path
                 arrived += 1
         slot.close()
     print(f"\n{arrived} odd values and events arrived as they are, {len(exceptions.rows)} are exceptions")
-    assert wrong == []
+    assert not wrong, "\n".join(map(str, wrong))
     exceptions.write()
 
 
@@ -237,11 +236,3 @@ def as_python(value: Any, kind: IcebergType) -> Any:
     if isinstance(kind, ListType) and isinstance(value, str):
         value = [None if item == "NULL" else item for item in value.strip("{}").split(",")]
     return [as_python(item, kind.element_type) for item in value] if isinstance(kind, ListType) else value
-
-
-def sentence(error: Exception) -> tuple[str, str]:
-    """What is wrong, and the way out, without the place and the number of the table."""
-    text = re.sub(r"\bt\d+(?=[_'])", "t", str(error))
-    text = re.sub(r"^[\w.]+: |'feeds/odd.json', line \d+: |column 'v': ", "", text)
-    head, _, way_out = re.sub(r"'feeds/odd.json', line \d+: |column 'v': ", "", text).rpartition(": ")
-    return head, way_out

@@ -146,7 +146,7 @@ ALTERATIONS: tuple[tuple[str, ...], ...] = (
     ("alter table altered alter defaulted set default 9", "alter table altered alter fee drop default"),
     ("alter table altered alter short_text type text", "alter table altered alter price type numeric(12,2)"),
     ("alter table altered alter wide type numeric(20)",),
-    ("alter table altered alter ratio type double precision using ratio / 2", TOUCH),
+    ("alter table altered alter ratio type double precision using -ratio", TOUCH),
     ("alter table altered drop column day",),
 )
 

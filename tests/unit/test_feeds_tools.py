@@ -191,6 +191,20 @@ def test_changes_of_two_logs_are_refused(maxwell_bed: FeedBed, position: str) ->
         maxwell_bed.left()
 
 
+@pytest.mark.parametrize("column", ["day", "local"])
+def test_days_that_maxwell_may_have_moved_are_refused(maxwell_bed: FeedBed, column: str) -> None:
+    """1582-10-10 comes as 1582-10-20; the days around come as they are."""
+    for number, day in enumerate(("1582-10-04", "1582-10-14", "1582-10-25")):
+        maxwell_bed.lines(maxwell("insert", {"id": number, column: day}), name=f"{number}.json")
+    assert [str(row[column])[:10] for row in maxwell_bed.left() if isinstance(row, dict)] == [
+        "1582-10-04", "1582-10-14", "1582-10-25",
+    ]  # fmt: skip
+    for day in ("1582-10-15", "1582-10-24"):
+        maxwell_bed.lines(maxwell("insert", {"id": 1, column: day}), name="9.json")
+        with pytest.raises(BadData, match=rf"column '{column}'.*a day of 1582-10-15 to 24, and Maxwell"):
+            maxwell_bed.left()
+
+
 def test_values_of_maxwell_are_read_by_the_types_of_the_table(maxwell_bed: FeedBed) -> None:
     data = {"id": 1, "flag": 1, "small": "7", "ratio": 4.2341, "wide": "Infinity", "price": "12.5", "day": "2024-05-01",
             "clock": "12:00:00", "local": "2024-05-01 12:00:00.25", "instant": "2024-05-01 12:00:00",

@@ -51,6 +51,7 @@ from skipstone.sources.feeds.values.times import (
     local_moment,
     moment_with_zone,
     refuse_cut_times,
+    refuse_moved_day,
     time_of_day,
 )
 
@@ -67,6 +68,13 @@ _ZERO_DATE = "0000-00-00"
 _BYTES_REMEDY = {
     True: "let AWS DMS write Parquet, or leave the column out",
     False: "set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use Avro",
+}
+#: What holds a number that the type does not hold.
+_WIDER: Mapping[type[IcebergType], str] = {
+    BooleanType: "int",
+    IntegerType: "long if it is whole, else as decimal or double",
+    LongType: "decimal(20,0) if it is whole, else as decimal or double",
+    FloatType: "double",
 }
 _TIMES = (TimeType, TimestampType, TimestamptzType)
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
@@ -161,7 +169,10 @@ def _converted(value: Raw, of: ReadAs) -> object:
 
 def _stored(value: Raw, of: ReadAs) -> object:
     stored = stored_as(value, of)
-    return _CONVERT[type(of.type)](value, of) if stored is None else stored.value
+    found = _CONVERT[type(of.type)](value, of) if stored is None else stored.value
+    if of.rules.base64:
+        refuse_moved_day(found, of.type)
+    return found
 
 
 def _what(value: Raw, of: ReadAs) -> str:
@@ -221,6 +232,8 @@ def _remedy(value: Raw, of: ReadAs) -> str:
     is_number = isinstance(value, int | float | Decimal) or (isinstance(value, str) and is_decimal_text(value))
     if isinstance(of.type, DecimalType) and is_number:
         return ": declare the column with more digits, or round the values in the source"
+    if is_number and type(of.type) in _WIDER:
+        return f": declare the column as {_WIDER[type(of.type)]}"
     if of.rules.text:
         return ""
     return _remedy_of_times(value, of) or _remedy_of_text(value, of)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import DateType, IcebergType, TimestampType
 from skipstone_core.contract.feeds import TimePrecision
 
 from skipstone.sources.feeds.shapes import Raw, Semantic
@@ -31,6 +32,8 @@ _CUT_ITEMS = frozenset({f"{_DEBEZIUM}MicroTime", f"{_DEBEZIUM}NanoTime", f"{_DEB
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+#: 1582-10-15 to 1582-10-24.
+_MOVED_DAYS = range(-141_427, -141_417)
 MOMENTS = FIRST_DAY * DAY_MICROS, (LAST_DAY + 1) * DAY_MICROS - 1
 
 
@@ -172,6 +175,16 @@ def require_years(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(array.type):
         _within(array.cast(pa.int64()), *MOMENTS)
     return array
+
+
+def refuse_moved_day(found: object, kind: IcebergType) -> None:
+    """Raise NotCertain for a day that may be one of 1582-10-05 to 14, which Java's calendar shows ten days later."""
+    day_micros = {DateType: 1, TimestampType: DAY_MICROS}.get(type(kind))
+    if day_micros and isinstance(found, int) and found // day_micros in _MOVED_DAYS:
+        raise NotCertain(
+            "it is a day of 1582-10-15 to 24, and Maxwell writes 1582-10-05 to 14 so too: keep such days as text in "
+            "the database"
+        )
 
 
 def has_offset(text: str) -> bool:
