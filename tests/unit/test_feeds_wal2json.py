@@ -120,6 +120,20 @@ def test_a_column_that_the_source_does_not_have_is_not_missed(bed: FeedBed) -> N
     assert (bed.row()["text"], bed.row()["tags"]) == ("b", None)
 
 
+def test_a_column_that_was_dropped_is_not_missed(bed: FeedBed) -> None:
+    """An insert without it tells so, and an old row that is told whole, as only FULL has columns with null."""
+    first = message("I", 1, {"id": 1, "text": "a", "small": None})
+    whole = message("U", 2, {"id": 2, "small": 5}, {"id": 1, "small": None})
+    one, two = bed.lines(first, whole).left()
+    assert isinstance(two, dict)
+    assert (one, two["id"], two["text"]) == ("deleted 1", 2, KEPT)
+    other = message("U", 4, {"id": 2, "small": 5}, {"id": 1, "small": 5})
+    bed.lines(first, message("I", 3, {"id": 3, "small": 1}), other)
+    assert MISSING not in [value for row in bed.left() if isinstance(row, dict) for value in row.values()]
+    bed.lines(first, other)
+    assert [row["text"] for row in bed.left() if isinstance(row, dict)] == [MISSING]
+
+
 @pytest.mark.parametrize("action", ["U", "D"])
 def test_a_key_outside_the_replica_identity_is_refused(bed: FeedBed, action: str) -> None:
     """An update may have changed such a key, and only its new value is told."""

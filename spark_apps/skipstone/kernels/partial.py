@@ -60,6 +60,7 @@ def require_whole(source: pa.Table, partial: PartialRows) -> None:
             Reason.BAD_RECORDS,
             f"column {name!r}: a change leaves its value out as unchanged, and the table has no row with its key that "
             "holds the value: merge a snapshot of the row first, or run ALTER TABLE ... REPLICA IDENTITY FULL on the "
-            "table in the source database before the row changes",
+            "table in the source database before the row changes; drop the column from the table if the source does "
+            "not have it any more",
             field="spec.source",
         )

@@ -313,6 +313,6 @@ def _require_values(lacking: Bits, how: Resolution, missing: Bits, runs: _Runs) 
     raise ValueMissing(
         f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: merge a "
         "snapshot of the row, and run ALTER TABLE ... REPLICA IDENTITY FULL on the table in the source database if "
-        "keys of its rows change",
+        "keys of its rows change; drop the column from the table if the source does not have it any more",
         rows,
     )

@@ -124,19 +124,34 @@ class Wal2JsonReader:
 
 @dataclass
 class _Columns:
-    """Columns of the source table, as far as they are known: messages of inserts have all of them."""
+    """Columns of the source table, as far as they are known: inserts tell all of them, and so do whole old rows."""
 
-    _names: set[str] = field(default_factory=set)
-    _are_all: bool = False
+    _all: set[str] | None = None
+    _is_whole: bool = False
 
     def look_at(self, message: Fields) -> None:
-        """Note the columns of ``message``."""
-        self._names.update(str(column["name"]) for column in columns_of(message, "columns"))
-        self._are_all |= message.get("action") == _INSERT
+        """Note the columns of ``message``, and whether old rows are told whole."""
+        names = {str(column["name"]) for column in columns_of(message, "columns")}
+        if message.get("action") == _INSERT:
+            self._all = names
+        elif message.get("action") == _UPDATE:
+            self._all = None if self._all is None else self._all | names
+            self._judge_identity(names, columns_of(message, "identity"))
+
+    def _judge_identity(self, names: set[str], identity: Sequence[Fields]) -> None:
+        """Only REPLICA IDENTITY FULL has columns that may be null, and it has all that a new row tells."""
+        if not names <= {str(column["name"]) for column in identity}:
+            self._is_whole = False
+        elif any(column.get("value") is None and not _may_be_no_number(column) for column in identity):
+            self._is_whole = True
 
     def may_have(self, name: str) -> bool:
-        """Return whether the source table may have the column ``name``."""
-        return not self._are_all or name in self._names
+        """Return whether the source table may have the column ``name``, which an update has in neither row."""
+        return not self._is_whole and (self._all is None or name in self._all)
+
+
+def _may_be_no_number(column: Fields) -> bool:
+    return has_non_finite(postgres_semantic(str(column.get("type"))))
 
 
 @dataclass
@@ -164,7 +179,7 @@ class _Numbers:
         value = column.get("value")
         if value is not None or (self._quoted and not self._unquoted):
             return value
-        return NO_NUMBER if has_non_finite(postgres_semantic(str(column.get("type")))) else None
+        return NO_NUMBER if _may_be_no_number(column) else None
 
 
 def _required_table(message: Fields) -> str:
