@@ -179,8 +179,8 @@ def require_years(array: pa.Array) -> pa.Array:
 
 def refuse_moved_day(found: object, kind: IcebergType) -> None:
     """Raise NotCertain for a day that may be one of 1582-10-05 to 14, which Java's calendar shows ten days later."""
-    day_micros = {DateType: 1, TimestampType: DAY_MICROS}.get(type(kind))
-    if day_micros and isinstance(found, int) and found // day_micros in _MOVED_DAYS:
+    size = 1 if isinstance(kind, DateType) else DAY_MICROS
+    if isinstance(kind, DateType | TimestampType) and isinstance(found, int) and found // size in _MOVED_DAYS:
         raise NotCertain(
             "it is a day of 1582-10-15 to 24, and Maxwell writes 1582-10-05 to 14 so too: keep such days as text in "
             "the database"
