@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from skipstone_core.maintenance.policies import SnapshotPolicy
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of
+from tests.spark.merge_bed import AtSwap
 from tests.spark.moments import at_statement
 from tests.spark.test_runs_drop import INDEX, ROWS, UID, drop, make
 from tests.spark.upkeep_bed import later
@@ -303,3 +305,33 @@ def test_a_file_that_another_table_takes_over_between_both_looks_stays(
     assert files_of(table) == before
     assert catalog.load_table(CLONE).scan().count() == 6
     assert not catalog.table_exists(NAME)
+
+
+def keep_by_property(catalog: Catalog, table: Table) -> None:
+    with table.transaction() as changed:
+        changed.set_properties({"gc.enabled": "false"})
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("share", [copy, keep_by_property])
+def test_an_expiry_deletes_no_file_of_a_table_that_is_shared_once_it_has_begun(
+    share: Callable[[Catalog, Table], object], moment: str, catalog: Catalog, warehouse: WarehouseRef
+) -> None:
+    table = make(catalog)
+    before, policy = files_of(table), SnapshotPolicy(max_age_seconds=0)
+    ports = replace(later(), hooks=AtSwap(**{moment: lambda: share(catalog, table)}))
+    done = expire_snapshots(catalog, ref_of(table), policy, ports)
+    assert (done.snapshots, done.deleted.files, done.is_done) == (1, 0, False)
+    assert done.reason is Reason.RESOURCE_CONFLICT
+    assert "no file of ns.t is deleted" in done.message
+    assert files_of(table) >= before
+    if share is copy:
+        clone = catalog.load_table(CLONE)
+        assert [clone.scan(snapshot_id=one.snapshot_id).count() for one in clone.snapshots()] == [3, 6]
+        catalog.drop_table(CLONE)  # what the message says: without its files
+    else:
+        with catalog.load_table(NAME).transaction() as changed:
+            changed.set_properties({"gc.enabled": "true"})
+    assert expire_snapshots(catalog, ref_of(table), policy, later()).deleted.files
+    assert catalog.load_table(NAME).scan().count() == 6
+    assert not before <= files_of(table)

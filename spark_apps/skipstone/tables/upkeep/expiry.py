@@ -143,10 +143,17 @@ class _Expiry:
         """Delete what nothing reaches, by a fresh look. ``why``: not all is gone."""
         self._settle()
         table = load_table(self.catalog, self.ref)
-        cleaned = delete_removed(table) + delete_old_metadata(table)
-        deleted = cleaned + delete_old_archives(table, self.ports.now_ms)
+        if shared := self._shared(table):
+            deleted, why = Deleted(), Conflicted(Reason.RESOURCE_CONFLICT, str(refused(table, shared, _FIELD)))
+        else:
+            cleaned = delete_removed(table) + delete_old_metadata(table)
+            deleted = cleaned + delete_old_archives(table, self.ports.now_ms)
         done = Expired(snapshots=self.removed, deleted=deleted, told=(*self.told, *deleted.told))
         return replace(done, is_done=False, reason=why.reason, message=why.message) if why else done
+
+    def _shared(self, table: Table) -> str | None:
+        """Why files must stay after all: commits take time, in which somebody may have made a copy of the table."""
+        return find_sharing(table) if next(RemovalNotes(table).all(), None) else None
 
     def _settle(self) -> None:
         """Put back what a server removed without a word; an SQL catalog refuses the commit then."""
