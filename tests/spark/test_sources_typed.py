@@ -178,8 +178,21 @@ def test_json_over_several_lines(read: Read, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_json_with_more_than_one_document_in_a_file_is_told(read: Read, tmp_path: Path, ending: str) -> None:
-    content = (json.dumps({"v": 1, "t": "}" * 70_000}) + '\n{"v": 2}\n').encode()
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"v": 1, "t": "}" * 70_000}) + '\n{"v": 2}\n',
+        json.dumps([{"v": 1, "t": "]\"'" * 70_000}]) + '\n[{"v": 2}]\n',
+        '[\n{"v": 1}\n]\n{"v": 2}\n',
+        '{"v": 1}, {"v": 2}',
+        "{'v': 1, 't': '}\"'}{'v': 2}",
+    ],
+    ids=["objects", "lists", "mixed", "comma", "single-quotes"],
+)
+def test_json_with_more_than_one_document_in_a_file_is_told(
+    read: Read, tmp_path: Path, text: str, ending: str
+) -> None:
+    content = text.encode()
     (tmp_path / f"a.json{ending}").write_bytes(gzip.compress(content) if ending else content)
     with pytest.raises(BadData, match="holds more than one document: set multiLine to false") as caught:
         read([f"a.json{ending}"], only(IntegerType()), format=SourceFormat.JSON, options={"multiLine": "true"})
@@ -189,10 +202,15 @@ def test_json_with_more_than_one_document_in_a_file_is_told(read: Read, tmp_path
 def test_one_json_document_may_be_a_broken_or_a_long_one(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('\n{"v":\n 1, "t": "' + "{" * 200_000 + '"}\n\n')
     (tmp_path / "b.json").write_text('{"v":\n')
-    found = rows(read(["a.json", "b.json"], only(IntegerType()), options={"multiLine": "true"}))
+    (tmp_path / "c.json").write_text('[{"v": 3, "t": ["[", {"u": "\\\\"}]},\n{"v": 4}] \n')
+    (tmp_path / "d.json").write_text('{"v": [5}]\n{"v": 6}')
+    found = rows(read([f"{name}.json" for name in "abcd"], only(IntegerType()), options={"multiLine": "true"}))
     assert sorted((row["v"] or 0, row[ERROR_COLUMN] or "") for row in found) == [
         (0, BROKEN),
+        (0, BROKEN),
         (1, ""),
+        (3, ""),
+        (4, ""),
     ]
 
 

@@ -6,8 +6,10 @@ Used by ``lines`` for the lines of files, and by ``files`` for files that are on
 from __future__ import annotations
 
 import re
+from typing import TextIO
 
-from skipstone.sources.text.headers import open_binary, unreadable
+from skipstone.sources.text.headers import open_binary, open_text, unreadable
+from skipstone.sources.text.options import TextOptions
 from skipstone.storage.port import READ_AHEAD, StoredFile
 
 #: Levels of lists and objects. The parser calls itself once a level: a thousand of them end the JVM.
@@ -27,6 +29,13 @@ WHOLE = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _WHOLE, _HALF = re.compile(WHOLE.encode()), re.compile(HALF.encode())
 _PIECE = 1 << 20
+#: Everything up to the next bracket outside of texts, which Spark takes in single quotes too; and what it closes.
+_BRACKET = re.compile(
+    r"""(?:[^\[\]{}"']++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([\[\]{}])""", re.DOTALL
+)
+_CLOSED_BY = {"]": "[", "}": "{"}
+#: Most first documents of files with many fit; more is read when not.
+_FIRST_CHARACTERS = 64 * 1024
 
 
 def require_readable_text(stored: StoredFile) -> None:
@@ -50,3 +59,42 @@ def _wrong_in(piece: bytes) -> str | None:
     if not piece.isascii() and _NOT_UTF_8.search(piece):
         return NOT_UTF_8
     return HALF_CHARACTER if _HALF.search(piece) and _HALF.search(_WHOLE.sub(b" ", piece)) else None
+
+
+def require_one_document(file: StoredFile) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) when a document of Json is followed by another one, which Spark would not read.
+
+    Reads as much as the first one takes. What is no whole object or list is left to Spark, which tells it as a bad row.
+    """
+    name = file.name
+    try:
+        with open_text(file, TextOptions()) as text:
+            rest = _after_document(text)
+            is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
+    except (OSError, EOFError) as error:
+        raise unreadable(name, f"the file cannot be read: {error}") from error
+    if not is_alone:
+        message = "the file holds more than one document: set multiLine to false for one object or list a line, or write"
+        raise unreadable(name, f"{message} a file for each document")
+
+
+def _after_document(text: TextIO) -> str | None:
+    """What was read behind the object or list that ``text`` begins with; None when it does not begin with a whole one."""
+    content, size, open_brackets = "", _FIRST_CHARACTERS, list[str]()
+    while more := text.read(size):
+        content = content + more if open_brackets else (content + more).lstrip()
+        if content and not open_brackets and content[0] not in "[{":
+            return None
+        end = 0
+        while found := _BRACKET.match(content, end):
+            end = found.end()
+            opened = _CLOSED_BY.get(found[1])
+            if opened is None:
+                open_brackets.append(found[1])
+            elif open_brackets.pop() != opened:
+                return None
+            if not open_brackets:
+                return content[end:]
+        content = content[end:]
+        size = max(size, len(content))
+    return None

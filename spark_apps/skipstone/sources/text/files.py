@@ -28,14 +28,8 @@ from skipstone.sources.nested import Named, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
 from skipstone.sources.text.csvlines import SPARE, require_plain_document, require_plain_lines
 from skipstone.sources.text.csvrecords import CsvShape, csv_batches, is_parsed_by_arrow
-from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
-from skipstone.sources.text.headers import (
-    read_header,
-    require_not_packed,
-    require_one_document,
-    require_unpackable,
-    unreadable,
-)
+from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_one_document, require_readable_text
+from skipstone.sources.text.headers import read_header, require_not_packed, require_unpackable, unreadable
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
 from skipstone.sources.text.recordnames import alike, find_instead, require_whole_records

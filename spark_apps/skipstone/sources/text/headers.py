@@ -1,4 +1,4 @@
-"""How text files begin: the headers of Csv files, in the dialect that Spark will use, and the first object of Json.
+"""How text files begin: the headers of Csv files, in the dialect that Spark will use, and what files are packed as.
 
 Called by the readers on the driver. Must not read more of a file than that.
 """
@@ -10,10 +10,8 @@ import codecs
 import csv
 import gzip
 import io
-import json
 import zlib
 from collections import Counter
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, cast
 
@@ -28,8 +26,7 @@ _UNPACKED = frozenset({".gz", ".bz2"})
 _NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
 
 _BLANKS = " \t\r\n"
-#: Most first objects of files with many fit; more is read when not.
-_FIRST_CHARACTERS = 64 * 1024
+_READ_AHEAD = 64 * 1024
 
 
 def require_unpackable(name: str) -> None:
@@ -78,35 +75,6 @@ def _holds_row(line: str, options: TextOptions) -> bool:
     return bool(line.strip(_BLANKS)) or (options.delimiter in _BLANKS and options.delimiter in line)
 
 
-def require_one_document(file: StoredFile) -> None:
-    """Raise BadData (SOURCE_UNREADABLE) when a Json object is followed by another document, which Spark would not read.
-
-    Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
-    """
-    name = file.name
-    try:
-        with open_text(file, TextOptions()) as text:
-            rest = _after_object(text)
-            is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
-    except (OSError, EOFError) as error:
-        raise unreadable(name, f"the file cannot be read: {error}") from error
-    if not is_alone:
-        raise unreadable(name, "the file holds more than one document: set multiLine to false for one object a line")
-
-
-def _after_object(text: TextIO) -> str | None:
-    """What was read behind the object that ``text`` begins with; None when it does not begin with a whole one."""
-    content, size = "", _FIRST_CHARACTERS
-    while more := text.read(size):
-        content = (content + more).lstrip()
-        if content and not content.startswith("{"):
-            return None
-        with suppress(ValueError, RecursionError):
-            return content[json.JSONDecoder().raw_decode(content)[1] :]
-        size = max(size, len(content))
-    return None
-
-
 def unreadable(name: str, message: str) -> BadData:
     """The error for a file that cannot be used as it is."""
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
@@ -115,7 +83,7 @@ def unreadable(name: str, message: str) -> BadData:
 def open_text(file: StoredFile, options: TextOptions) -> TextIO:
     """The unpacked text of a file; bytes that cannot be decoded are lone surrogates. Raises OSError."""
     codec = codec_of(file, options)
-    binary = open_binary(file, _FIRST_CHARACTERS)
+    binary = open_binary(file, _READ_AHEAD)
     newline = "" if options.multi_line else None
     return io.TextIOWrapper(binary, encoding=codec, errors="surrogateescape", newline=newline)
 
