@@ -189,9 +189,7 @@ def test_json_over_several_lines(read: Read, tmp_path: Path) -> None:
     ],
     ids=["objects", "lists", "mixed", "comma", "single-quotes"],
 )
-def test_json_with_more_than_one_document_in_a_file_is_told(
-    read: Read, tmp_path: Path, text: str, ending: str
-) -> None:
+def test_json_with_more_than_one_document_in_a_file_is_told(read: Read, tmp_path: Path, text: str, ending: str) -> None:
     content = text.encode()
     (tmp_path / f"a.json{ending}").write_bytes(gzip.compress(content) if ending else content)
     with pytest.raises(BadData, match="holds more than one document: set multiLine to false") as caught:

@@ -30,9 +30,7 @@ HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _WHOLE, _HALF = re.compile(WHOLE.encode()), re.compile(HALF.encode())
 _PIECE = 1 << 20
 #: Everything up to the next bracket outside of texts, which Spark takes in single quotes too; and what it closes.
-_BRACKET = re.compile(
-    r"""(?:[^\[\]{}"']++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([\[\]{}])""", re.DOTALL
-)
+_BRACKET = re.compile(r"""(?:[^\[\]{}"']++|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')*+([\[\]{}])""", re.DOTALL)
 _CLOSED_BY = {"]": "[", "}": "{"}
 #: Most first documents of files with many fit; more is read when not.
 _FIRST_CHARACTERS = 64 * 1024
@@ -74,12 +72,14 @@ def require_one_document(file: StoredFile) -> None:
     except (OSError, EOFError) as error:
         raise unreadable(name, f"the file cannot be read: {error}") from error
     if not is_alone:
-        message = "the file holds more than one document: set multiLine to false for one object or list a line, or write"
+        message = (
+            "the file holds more than one document: set multiLine to false for one object or list a line, or write"
+        )
         raise unreadable(name, f"{message} a file for each document")
 
 
 def _after_document(text: TextIO) -> str | None:
-    """What was read behind the object or list that ``text`` begins with; None when it does not begin with a whole one."""
+    """What was read behind the object or list that ``text`` begins with; None if it begins with no whole one."""
     content, size, open_brackets = "", _FIRST_CHARACTERS, list[str]()
     while more := text.read(size):
         content = content + more if open_brackets else (content + more).lstrip()
