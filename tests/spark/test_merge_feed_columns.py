@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -98,6 +99,37 @@ def test_a_generated_column_is_refused_until_it_is_declared(
         feed.merge(feed.message("u", row(2, "x")))
     feed.merge(feed.message("u", row(2, "x")), generated={"upper": "null"})
     assert (feed.rows()[2], feed.rows()[3]) == (None, "un3")
+
+
+#: What PostgreSQL 15 had in the end. `size` was added with the default 7, which old rows have without a message.
+LINES = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "price", DecimalType(9, 2)),
+    NestedField(3, "amount", LongType()),
+    NestedField(4, "total", DecimalType(9, 2)),
+)
+SELECTED = [(1, "1.50", 5, "7.50"), (4, "2.00", 7, "14.00"), (5, "9.99", 1, "9.99"), (6, "1.00", 1, "1.00"),
+            (30, None, 1, None)]  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", [ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT])
+def test_recorded_messages_of_a_generated_column_become_the_rows_of_the_database(
+    tmp_path: Path, tool: ChangeFormat
+) -> None:
+    """Written by Debezium 3.6.1 of `total numeric(9,2) generated always as (price * amount) stored`."""
+    bed = MergeBed(tmp_path)
+    bed.create(LINES)
+    feed = Feed(bed, tool)
+    recorded = (Path(__file__).parent / "recorded" / "generated" / f"{tool}.json").read_text().splitlines()
+    messages = [json.loads(message) for message in recorded]
+    feed.merge(*messages[:3])
+    with pytest.raises(BadData, match=r"1 column \('total'\)"):
+        feed.merge(*messages[3:])
+    feed.merge(*messages[3:], generated={"total": "round(price * amount, 2)"})
+    rows = bed.table().scan().to_arrow().sort_by("id").to_pylist()
+    exact = [tuple(str(value) if isinstance(value, Decimal) else value for value in row.values()) for row in rows]
+    assert exact == SELECTED
+    bed.catalog.close()
 
 
 def test_a_declaration_is_remembered_when_it_is_removed(bed: MergeBed) -> None:

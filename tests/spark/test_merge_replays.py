@@ -17,7 +17,14 @@ from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    ColumnMapping,
+    ColumnSpec,
+    ConsumePolicy,
+    SourceFormat,
+    SourceSpec,
+)
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
@@ -151,6 +158,23 @@ def test_a_replay_that_newer_files_overtake_applies_nothing(schedule: Schedule) 
     assert (report.reason, schedule.rows()) == (Reason.SOURCE_ALREADY_APPLIED, {1: ("new",)})
     schedule.merge(replay_from="feeds/orders/1", **ADD)
     assert schedule.rows() == {1: ("new", 2)}
+
+
+def test_files_of_a_merge_by_clauses_come_again_by_their_sequence(schedule: Schedule) -> None:
+    schedule.bed.text("rows/1.json", '{"id": 1, "title": "old", "ts": 1}\n')
+    schedule.bed.text("rows/2.json", '{"id": 1, "title": "new", "ts": 2}\n{"id": 2, "title": "x", "ts": 2}\n')
+    rows: dict[str, Any] = {"change_format": None, "paths": ("feeds/rows",)}
+
+    def merge(**fields: Any) -> None:
+        columns = (ColumnSpec(name="ts", type="long"),)
+        source = schedule.source(**rows, columns=columns, **fields)
+        schedule.bed.merge(task_of("", source=source, sequence_by="ts"))
+
+    for name in ("title", "ts"):  # a mapping that is corrected later
+        merge(mapping=(ColumnMapping(column="name", from_=name),), replay_from=f"feeds/rows/{2 if name == 'ts' else 1}")
+    assert schedule.rows() == {1: ("2",), 2: ("2",)}
+    merge(mapping=(ColumnMapping(column="name", from_="title"),), replay_from="feeds/rows/")
+    assert schedule.rows() == {1: ("new",), 2: ("x",)}
 
 
 def test_a_replay_that_was_rolled_back_comes_again(schedule: Schedule) -> None:

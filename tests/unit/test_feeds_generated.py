@@ -1,7 +1,6 @@
 """Stored generated columns of PostgreSQL: Debezium's snapshots have them, and its changes do not.
 
-The messages are those of Debezium 3.6.1 and PostgreSQL 15 for a table with `total numeric(9,2) generated always as
-(price * amount) stored`.
+The messages have the form of those that ``tests/spark/recorded/generated`` keeps.
 """
 
 from __future__ import annotations
