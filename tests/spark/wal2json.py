@@ -33,7 +33,15 @@ def plugin_settings() -> Iterator[tuple[str, ...]]:
         Path(folder).chmod(0o755)  # the server runs as another user
         package = unpack_package(f"postgresql-{tools.parent.name}-wal2json")
         shutil.copy(package / libraries / "wal2json.so", folder)
-        yield "wal_level=logical", f"dynamic_library_path={folder}:{Path('/') / libraries}"
+        yield ("wal_level=logical", f"dynamic_library_path={folder}:{Path('/') / libraries}", *_allowed(tools))
+
+
+def _allowed(tools: Path) -> tuple[str, ...]:
+    """Newer versions load a plug-in only if a setting names it, which older ones do not have."""
+    command = [tools / "postgres", "--describe-config"]
+    told = subprocess.run(command, check=True, timeout=SECONDS, capture_output=True, text=True).stdout
+    name = "output_plugin_libraries"
+    return (f"{name}=wal2json",) if any(line.startswith(name) for line in told.splitlines()) else ()
 
 
 def plugin_version() -> str:
