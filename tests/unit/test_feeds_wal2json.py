@@ -344,3 +344,37 @@ def test_other_fields_are_refused(tmp_path: Path, name: str) -> None:
     bed = FeedBed(tmp_path, ChangeFormat.WAL2JSON, source={name: "Micros"})
     with pytest.raises(BadSpec, match="are for Debezium and DebeziumFlat only"):
         require_feed(bed.task.source)
+
+
+#: As wal2json 2.5 wrote them for PostgreSQL 15.18, with include-xids and include-timestamp, of a table with
+#: REPLICA IDENTITY FULL; the large value is shortened.
+_HEAD = ',"xid":741,"timestamp":"2026-11-28 07:02:46.124782+00","lsn":"0/%s","schema":"public","table":"big",'
+_PK = '"pk":[{"name":"id","type":"integer"}]}'
+_ROW = '{"name":"id","type":"integer","value":%d},{"name":"u","type":"integer","value":11}'
+_LARGE = ',{"name":"v","type":"text","value":"c4ca4238a0b923820dcc509a6f75849b"}'
+_SMALL = ',{"name":"w","type":"character varying(5)","value":%s},{"name":"o","type":"fee","value":"NaN"}'
+_AB = '"ab"'
+RECORDED = (
+    '{"action":"B","xid":741,"timestamp":"2026-11-28 07:02:46.124782+00","lsn":"0/1529678","nextlsn":"0/1529F90"}',
+    f'{{"action":"I"{_HEAD % "153A1E0"}"columns":[{_ROW % 2}{_LARGE}{_SMALL % "null"}],{_PK}',
+    f'{{"action":"U"{_HEAD % "153B658"}"columns":[{_ROW % 3}{_SMALL % _AB}],'
+    f'"identity":[{_ROW % 2}{_LARGE}{_SMALL % "null"}],{_PK}',
+    f'{{"action":"D"{_HEAD % "153D1F8"}"identity":[{_ROW % 9}{_LARGE}{_SMALL % "null"}],{_PK}',
+    '{"action":"M","xid":null,"timestamp":null,"lsn":"0/15598E0","transactional":false,"prefix":"pre","content":"con"}',
+)
+
+
+def test_what_wal2json_wrote_leads_to_the_rows_of_its_database(tmp_path: Path) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "u", LongType()),
+        NestedField(3, "v", StringType()),
+        NestedField(4, "w", StringType()),
+        NestedField(5, "o", DoubleType()),
+    )
+    bed = FeedBed(tmp_path, ChangeFormat.WAL2JSON, schema=schema).lines(*RECORDED)
+    old, new, gone = bed.left()
+    assert (old, gone) == ("deleted 2", "deleted 9")
+    assert isinstance(new, dict)
+    assert (new["id"], new["u"], new["v"], new["w"]) == (3, 11, "c4ca4238a0b923820dcc509a6f75849b", "ab")
+    assert math.isnan(new["o"])
