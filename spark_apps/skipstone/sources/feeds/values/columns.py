@@ -162,7 +162,7 @@ def _converted(value: Raw, of: ReadAs) -> object:
     if is_base64 or is_raw:
         raise NotCertain(
             "the schema says bytes: declare the column as binary, or leave it out (column.exclude.list); "
-            "binary.handling.mode=base64 or hex writes them as text on purpose"
+            "binary.handling.mode=hex writes them as text on purpose"
         )
     return _stored(value, of)
 
