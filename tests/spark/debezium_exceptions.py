@@ -14,6 +14,11 @@ from tests.spark.debezium_settings import SETTINGS, Setting
 from tests.spark.exceptions_block import Exceptions
 
 _KNOWN_CHANGES = {
+    "dropped or renamed column": (
+        "`ALTER TABLE … DROP` or `RENAME` of a column",
+        "the column keeps its values, the job's message and `status.goneColumns` name it",
+        "drop or rename it in the Table",
+    ),
     "stored generated column": (
         "a `STORED` generated column",
         "not in changes: what a snapshot told stays",

@@ -103,8 +103,16 @@ class Series:
             self.counts["merged"] += 1
             self.counts["changes"] += dict(report.counts).get("rowsSource", 0)
             self.defaulted |= {column.name for column in report.defaulted_columns}
+            self._set_aside(report.gone_columns)
             return report
         raise AssertionError(f"{MOST_TRIES} refusals")
+
+    def _set_aside(self, gone: Sequence[str]) -> None:
+        """Rename columns of which a job says that the source has them no longer: there may be others of their names."""
+        for name in gone:
+            self.told.changes[_GONE, self.setting.name] += 1
+            with self.bed.table().update_schema() as update:
+                update.rename_column(name, f"old_{name}")
 
     def begin_anew(self) -> None:
         """Forget all files: a new snapshot follows."""
@@ -275,6 +283,7 @@ def schema_of(shape: Shape, setting: Setting) -> Schema:
     )
 
 
+_GONE = "dropped or renamed column"
 _DEFAULTED = "null in a column with DEFAULT"
 _Way = tuple[str, str, str, Callable[[Series, str], bool]]
 #: An event, a part of the sentence that refuses it, the way out in words, and how it is taken: false if it was before.
