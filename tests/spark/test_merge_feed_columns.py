@@ -17,9 +17,10 @@ from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat, SourceSpec
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import MergeBed, task_of
@@ -132,6 +133,20 @@ def test_recorded_messages_of_a_generated_column_become_the_rows_of_the_database
     bed.catalog.close()
 
 
+@HERE_AND_IN_SPARK
+@pytest.mark.usefixtures("spark")
+def test_a_generated_column_is_added_by_the_snapshot_that_has_it(bed: MergeBed, limits: DriverShare) -> None:
+    bed.limits, feed = limits, Feed(bed)
+    settings: Any = {"unknown_columns": UnknownColumns.ADD, "generated": {"twice": "name || extra"}}
+    with pytest.raises(BadSpec, match="the table has no column 'twice'"):
+        feed.merge(feed.message("c", row(1, "a")), **settings)
+    feed.merge(
+        feed.message("r", row(1, "a", extra="b", twice="ab")), feed.message("u", row(1, "c", extra="d")), **settings
+    )
+    (found,) = bed.table().scan().to_arrow().to_pylist()
+    assert (found["extra"], found["twice"]) == ("d", "cd")
+
+
 def test_a_declaration_is_remembered_when_it_is_removed(bed: MergeBed) -> None:
     feed = Feed(bed)
     feed.merge(feed.message("c", row(1, "a")), **GENERATED)
@@ -158,9 +173,9 @@ def test_a_dropped_column_is_named_in_every_job_after_it(bed: MergeBed, limits: 
         assert "no longer has 1 column of the table that earlier jobs merged: 'upper'" in report.message
         assert "'own'" in report.message
     assert feed.rows() == {1: "A", 2: "B"}
+    assert feed.merge(event("d", 99, before={"id": 2})).gone_columns == ("upper",), "deletes have keys only"
     assert feed.merge(feed.message("u", row(1, "d", upper=None))).gone_columns == ()
-    deletes = event("d", 99, before={"id": 2})
-    assert feed.merge(deletes).gone_columns == (), "deletes have keys only"
+    assert feed.merge(event("d", 99, before={"id": 2})).gone_columns == ()
 
 
 def test_a_new_snapshot_tells_that_a_column_was_dropped_before_any_change(bed: MergeBed) -> None:

@@ -14,6 +14,7 @@ from skipstone_operator.manifests import build_merge_job
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.runs.requests import consumer_of
 from skipstone_operator.reconcilers.schedule import decide, refused
+from skipstone_operator.resources.mergejob import MergeRows
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import MergeJobSubject
 from skipstone_operator.worlds.worlds import ScheduleWorld
@@ -272,6 +273,11 @@ def test_columns_that_the_last_merge_left_out_are_a_condition_until_one_uses_the
     assert written_condition(step, "ColumnsIgnored") == ("True", Reason.COLUMNS_IGNORED)
     told = next(each["message"] for each in step.status["conditions"] if each["type"] == "ColumnsIgnored")
     assert "Nothing uses 2 columns of the source: 'size' (7 rows have a value), 'deep'" in told
+    idle = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z", "rows": encode(MergeRows())})
+    step = put(decide(world(job(0, {**DONE, "unusedColumns": left}), idle)))
+    assert written_condition(step, "ColumnsIgnored") == ("True", Reason.COLUMNS_IGNORED)
+    kept = resting(world(job(0, {**DONE, "unusedColumns": left}), idle))
+    assert isinstance(decide(replace(kept, jobs=(idle,))), Rest), "history does not keep the job that told it"
     later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z"})
     step = put(decide(world(job(0, {**DONE, "unusedColumns": left}), later)))
     assert written_condition(step, "ColumnsIgnored") == ("False", Reason.HEALTHY)
@@ -291,10 +297,13 @@ def test_columns_that_the_feed_has_no_more_are_a_condition_until_it_has_them() -
 
 
 def test_rows_that_the_last_merge_did_not_find_stay_known_when_its_job_is_gone() -> None:
-    found = world(job(0, {**DONE, "rows": {"unmatchedDeletes": 3, "unmatchedUpdates": 2}}))
+    found = world(job(0, {**DONE, "rows": {"source": 9, "unmatchedDeletes": 3, "unmatchedUpdates": 2}}))
     step = put(decide(found))
     assert (step.status["rowsUnmatchedDeletes"], step.status["rowsUnmatchedUpdates"]) == (3, 2)
-    later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z", "rows": {}})
+    idle = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z", "rows": encode(MergeRows())})
+    step = put(decide(replace(resting(found), jobs=(*found.jobs, idle))))
+    assert step.status["rowsUnmatchedDeletes"] == 3, "it had no new files"
+    later = job(2, {**DONE, "completionTime": "2026-01-01T12:06:00Z", "rows": {"source": 1}})
     assert put(decide(replace(resting(found), jobs=(*found.jobs, later)))).status.get("rowsUnmatchedDeletes", 0) == 0
     assert isinstance(decide(replace(resting(found), jobs=())), Rest)
 

@@ -122,10 +122,10 @@ def feed_property(feed: str) -> str:
     return f"{FEED_PROPERTY_PREFIX}{hashlib.sha256(feed.encode()).hexdigest()[:12]}"
 
 
-def encode_seen(feed: str, seen: Mapping[int, SeenIn]) -> str:
-    """Return ``seen``, by field id, as the table remembers it."""
+def encode_seen(feed: str, seen: Mapping[int, SeenIn], gone: Collection[int] = ()) -> str:
+    """Return ``seen``, by field id, and those that were ``gone`` last, as the table remembers it."""
     ids = {place.value: _ranges(number for number, where in seen.items() if where is place) for place in SeenIn}
-    return json.dumps({"feed": feed, **ids}, ensure_ascii=False)
+    return json.dumps({"feed": feed, **ids, **({_GONE: _ranges(gone)} if gone else {})}, ensure_ascii=False)
 
 
 def decode_seen(text: str | None) -> Mapping[int, SeenIn]:
@@ -135,6 +135,14 @@ def decode_seen(text: str | None) -> Mapping[int, SeenIn]:
         return {number: place for place in SeenIn for number in _numbers(told.get(place.value, ""))}
     except (ValueError, AttributeError):
         return {}
+
+
+def decode_gone(text: str | None) -> frozenset[int]:
+    """Return which columns were gone last, as ``encode_seen`` wrote it; none of what cannot be read."""
+    try:
+        return frozenset(_numbers(json.loads(text or "{}").get(_GONE, "")))
+    except (ValueError, AttributeError):
+        return frozenset()
 
 
 def _state(known: SeenIn | None, found: ColumnSightings) -> SeenIn | None:
@@ -169,5 +177,6 @@ def _numbers(text: str) -> Iterable[int]:
         yield from range(int(first), min(int(last or first), int(first) + _MAX_SPAN) + 1)
 
 
+_GONE = "gone"
 #: Longer spans of field ids are not ours.
 _MAX_SPAN = 100_000

@@ -24,8 +24,10 @@ from skipstone_operator.conditions import (
     READY,
     Judgement,
     fails,
+    find,
     format_time,
     holds,
+    is_true,
 )
 from skipstone_operator.manifests import build_merge_job
 from skipstone_operator.ports import EventRecord, EventType, JsonObject, Refused, Requeue
@@ -130,8 +132,9 @@ def seen(table: Timetable) -> MergeScheduleStatus:
 
 
 def last_complete(table: Timetable) -> MergeJobSubject | None:
-    """The MergeJob that became Complete last, of those that are there."""
-    return max(table.succeeded, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    """The MergeJob that became Complete last, of those that are there and had something to merge."""
+    told = (job for job in table.succeeded if job.status.rows is None or job.status.rows.source)
+    return max(told, key=lambda job: (job.status.completion_time or "", job.age), default=None)
 
 
 def _last_missed(table: Timetable) -> str | None:
@@ -180,6 +183,9 @@ def ignored_columns(table: Timetable) -> Judgement:
     ended = last_complete(table)
     found = () if ended is None else ended.status.unused_columns
     valued = [UnusedColumn(name=one.name, rows=one.rows) for one in found if one.rows != 0]
+    known = find(table.world.schedule.status.conditions, COLUMNS_IGNORED)
+    if ended is None and known is not None and is_true([known], COLUMNS_IGNORED):
+        return holds(COLUMNS_IGNORED, Reason.COLUMNS_IGNORED, known.message)
     if ended is None or not valued:
         return fails(COLUMNS_IGNORED, Reason.HEALTHY)
     said = told_unused(valued, len(valued)).rstrip(".")

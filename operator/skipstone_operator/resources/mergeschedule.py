@@ -157,19 +157,19 @@ class MergeScheduleStatus:
     gone_columns: Annotated[
         tuple[str, ...],
         Doc(
-            "Columns that earlier MergeJobs merged and the change feed of the one which became Complete last no longer "
-            "has, the first of them.",
+            "Columns that earlier MergeJobs merged and the change feed of the last one with changes no longer has, the "
+            "first of them.",
             max_items=MAX_UNUSED,
             item=Doc("Name of a column.", max_length=limits.MAX_NAME),
         ),
     ] = ()
     rows_unmatched_deletes: Annotated[
         int,
-        Doc("Rows that the MergeJob which became Complete last was to delete and did not find.", minimum=0),
+        Doc("Rows that the last MergeJob with changes was to delete and did not find.", minimum=0),
     ] = 0
     rows_unmatched_updates: Annotated[
         int,
-        Doc("Rows that the MergeJob which became Complete last was to update and did not find.", minimum=0),
+        Doc("Rows that the last MergeJob with changes was to update and did not find.", minimum=0),
     ] = 0
     last_missed_time: Annotated[str | None, time_text("The latest time that passed without a MergeJob of its own.")] = (
         None

@@ -55,7 +55,14 @@ from skipstone.runs.merging.source import (
 )
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.feeds.batches import batch_schema
-from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
+from skipstone.sources.feeds.files import (
+    FeedFile,
+    feed_batches,
+    feed_files,
+    feed_target,
+    require_generated,
+    require_one_table,
+)
 from skipstone.sources.feeds.rejecting.records import keep_records
 from skipstone.sources.feeds.rejecting.sifting import Holding, KeyMove, spread_stops
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve
@@ -261,6 +268,7 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
 def _kept(site: SourceSite, feed: _Feed, table: Table, parts: Sequence[FeedSlice]) -> Changes:
     feeds = frozenset(name for part in parts for name in part.tables)
     require_one_table(feeds)
+    require_generated(site.task, feed.target)
     leaves = _leaves(site, feed.target, parts)
     schema = with_fields(table.schema(), feed.planned.columns)
     memory = judge_feed(table, schema, feeds, [part.seen for part in parts], site.task.source.generated or {})

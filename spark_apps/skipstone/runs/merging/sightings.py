@@ -15,6 +15,7 @@ from skipstone_core.merging.feeds import KIND_COLUMN, MISSING_COLUMN, READ
 from skipstone_core.merging.merges import KEPT_COLUMN
 from skipstone_core.merging.sightings import (
     ColumnSightings,
+    decode_gone,
     decode_seen,
     encode_seen,
     feed_property,
@@ -73,13 +74,16 @@ def judge_feed(
     """
     found = merged_sightings(parts)
     feed = next(iter(feeds), None)
-    if not found or feed is None:
+    if feed is None:
         return FeedMemory()
     name, ids = feed_property(feed), {one.field_id: one.name for one in schema.fields}
     text = table.properties.get(name)
+    if not found:  # deletes do not tell columns
+        return FeedMemory(tuple(ids[number] for number in sorted(decode_gone(text)) if number in ids))
     known = {ids[number]: seen for number, seen in decode_seen(text).items() if number in ids}
     columns = judge_columns(known, found, declared)
     if columns.snapshot_only:
         raise undeclared(columns.snapshot_only)
-    told = encode_seen(feed, {number: columns.seen[one] for number, one in ids.items() if one in columns.seen})
+    seen = {number: columns.seen[one] for number, one in ids.items() if one in columns.seen}
+    told = encode_seen(feed, seen, [number for number, one in ids.items() if one in columns.gone])
     return FeedMemory(columns.gone, {} if told == text else {name: told})

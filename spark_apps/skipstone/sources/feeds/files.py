@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
 from skipstone_core.contract.badrecords import BadRecordPolicy
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
 from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.merging.clauses import MergeColumn
+from skipstone_core.merging.clauses import BoundClause, MergeColumn
 from skipstone_core.merging.evolution import refuse_own_names
 from skipstone_core.merging.generated import bind_generated
 from skipstone_core.reasons import Reason
@@ -112,13 +113,29 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         non_finite=source.non_finite,
         infinity=source.infinity,
         tables=TableChoice(source.tables or ()),
-        generated=bind_generated(task, _merge_columns(columns), ZoneInfo(task.time_zone)),
+        generated=_generated(task, columns),
         null_text=source.options.get("nullValue", _DMS_NULL),
         delimiter=options.delimiter,
         quote=options.quote,
         encoding=options.encoding,
         rejects=task.bad_records is not None and task.bad_records.policy is not BadRecordPolicy.FAIL,
     )
+
+
+def require_generated(task: MergeTask, target: FeedTarget) -> None:
+    """Raise BadSpec for generated columns of ``task`` that the table does not have after all that the feed adds."""
+    if target.generated is None:
+        bind_generated(task, _merge_columns(target.columns), ZoneInfo(task.time_zone))
+
+
+def _generated(task: MergeTask, columns: Sequence[FeedColumn]) -> BoundClause | None:
+    """What computes generated columns; None where the feed may yet add some that it takes."""
+    try:
+        return bind_generated(task, _merge_columns(columns), ZoneInfo(task.time_zone))
+    except BadSpec:
+        if task.source.unknown_columns is UnknownColumns.ADD:
+            return None
+        raise
 
 
 def _merge_columns(columns: Sequence[FeedColumn]) -> list[MergeColumn]:
