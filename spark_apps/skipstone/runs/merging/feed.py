@@ -38,8 +38,8 @@ from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import unpack_bits
 from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
+from skipstone.runs.merging.memories.sightings import Sightings, judge_feed, sight
 from skipstone.runs.merging.scratch import Scratch
-from skipstone.runs.merging.sightings import Sightings, judge_feed, sight
 from skipstone.runs.merging.source import (
     ANSWER,
     ANSWER_DDL,

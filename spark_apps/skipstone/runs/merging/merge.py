@@ -40,9 +40,9 @@ from skipstone.runs.intake import (
 )
 from skipstone.runs.merging.feed import read_feed, read_feed_here
 from skipstone.runs.merging.leavingout import HoldsUpdate, RowsAbsent
+from skipstone.runs.merging.memories.replaying import take_changes
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
-from skipstone.runs.merging.replaying import take_changes
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
