@@ -381,3 +381,21 @@ def test_of_a_key_that_should_stand_once_no_row_is_applied_beside_one_that_does_
     for fields in (by_source, present):
         with pytest.raises(BadSpec, match=r"spec.badRecords.policy: it must be Fail"):
             merge_rows(bed, feed, DROP, **fields)
+
+
+def test_changes_that_come_again_hold_no_row_that_is_whole(bed: MergeBed) -> None:
+    events(bed)
+    feed = [
+        event("u", 1, after=row(1, "early", T0, PLACEHOLDER)),
+        event("u", 2, after=row(1, "bad", FOREVER)),
+        event("u", 3, after=row(1, "whole", T1, "essay")),
+    ]
+    merge(bed, lines(bed, "1.json", *feed[:2]))
+    merge(bed, lines(bed, "2.json", feed[0]))  # comes again, and what is missing after it stays so
+    merge(bed, lines(bed, "3.json", event("u", 4, after=row(1, "waits", T1, PLACEHOLDER))), DROP)
+    assert names(bed)[1] == "early"
+    merge(bed, lines(bed, "4.json", event("u", 5, after=row(1, "whole", T1, "essay"))))
+    report = merge(bed, lines(bed, "5.json", *feed[1:], event("u", 6, after=row(1, "last", T2, PLACEHOLDER))))
+    counts = adds_up(report)
+    assert (counts["rowsRejected"], counts["rowsWaiting"], counts["rowsSuperseded"]) == (0, 0, 2)
+    assert names(bed)[1] == "last"

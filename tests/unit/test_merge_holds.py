@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from skipstone_core.merging.holds import (
     decode_holds,
     encode_holds,
     judge_changes,
+    place_of,
 )
 
 COLUMNS = ("a", "b")
@@ -30,9 +31,13 @@ class Written:
     bad: bool
 
     @property
+    def place(self) -> str:
+        return place_of("log", f"{self.number:04d}")
+
+    @property
     def change(self) -> RowChange:
         sets = frozenset(self.values or COLUMNS)
-        return RowChange(place=str(self.number), sets=sets, is_delete=self.values is None, fault=self.bad)
+        return RowChange(place=self.place, sets=sets, is_delete=self.values is None, fault=self.bad)
 
 
 Row = dict[str, int | None] | None
@@ -47,45 +52,44 @@ def applied(row: Row, written: Written, *, recreates: bool = False) -> Row:
 
 @st.composite
 def feeds(draw: st.DrawFn) -> list[list[Written]]:
-    """Runs of one feed of one row."""
-    runs, number = [], 0
-    for size in draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)):
-        run = []
+    """Runs of one feed of one row; a run may begin with changes of those before it, which come again."""
+    runs: list[list[Written]] = []
+    log: list[Written] = []
+    for size in draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)):
+        before = len(log)
         for _ in range(size):
-            number += 1
             sets = draw(st.sampled_from([None, ("a",), ("b",), COLUMNS]))
+            number = len(log) + 1
             values = None if sets is None else dict.fromkeys(sets, number)
-            run.append(Written(number, values, bad=draw(st.integers(0, 2)) == 0))
-        runs.append(run)
+            log.append(Written(number, values, bad=draw(st.integers(0, 2)) == 0))
+        runs.append(log[draw(st.integers(0, before)) if draw(st.booleans()) else before :])
     return runs
 
 
 @given(feeds())
-def test_a_row_is_as_the_database_had_it_at_some_moment_and_repaired_as_it_has_it_now(
-    runs: list[list[Written]],
-) -> None:
+def test_a_row_is_as_it_was_before_what_is_missing_and_as_it_is_once_that_is_merged(runs: list[list[Written]]) -> None:
     history: list[Row] = [{"a": 0, "b": 0}]
     row: Row = history[0]
-    held, kept = HeldRow(), []
+    held, log = HeldRow(), {}
     for run in runs:
         for written in run:
-            history.append(applied(history[-1], written))
+            if written.number == len(history):
+                history.append(applied(history[-1], written))
+            log[written.place] = written
         judged = judge_changes(held, tuple(written.change for written in run))
         for written, decision, recreates in zip(run, judged.decisions, judged.recreates, strict=True):
             if decision is Decision.APPLY:
                 row = applied(row, written, recreates=recreates)
-                assert row == history[written.number]
-            else:
-                kept.append(written)
         held = judged.row
-        assert set(held.missing) <= {str(written.number) for written in kept}
-    repaired = tuple(Written(one.number, one.values, bad=False) for one in kept if str(one.number) in held.missing)
+        assert row == history[log[held.missing[0]].number - 1 if held.missing else -1]
+        assert list(held.missing) == sorted(held.missing)
+    repaired = tuple(replace(log[place], bad=False) for place in held.missing)
     judged = judge_changes(held, tuple(written.change for written in repaired))
     for written, decision, recreates in zip(repaired, judged.decisions, judged.recreates, strict=True):
         assert decision is Decision.APPLY
         row = applied(row, written, recreates=recreates)
     assert row == history[-1]
-    assert judged.row == HeldRow()
+    assert not judged.row.missing and not judged.row.lost
 
 
 def test_nothing_after_a_change_that_does_not_fit_is_applied_in_its_run() -> None:
@@ -101,7 +105,7 @@ def test_nothing_after_a_change_that_does_not_fit_is_applied_in_its_run() -> Non
 
 
 def test_a_record_of_held_rows_is_read_as_it_was_written() -> None:
-    row = HeldRow(missing=("x", "y"), lost=frozenset("ab"), is_gone=True)
+    row = HeldRow(missing=("x", "y"), lost=frozenset("ab"), is_gone=True, through="z")
     record = HoldsRecord(table_uuid="u", rows={'["id"]': {"[1]": row}})
     assert decode_holds(encode_holds(record)) == record
     for content in (b"{}", b"x", encode_holds(record).replace(b'"version":1', b'"version":2')):

@@ -7,6 +7,7 @@ be applied as if nothing was missing. Must not know keys, files or feeds: a chan
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,36 @@ from enum import StrEnum
 from skipstone_core.errors import ContractViolation
 from skipstone_core.history.consumption import RecordPointer, decode_pointer, encode_pointer
 
+#: Hexadecimal digits that stand for a log.
+_LOG_DIGITS = 12
+
 
 class Decision(StrEnum):
-    """What becomes of a change."""
+    """What becomes of a change. SKIP: it cannot be applied, and a later one has made it obsolete before."""
 
     APPLY = "Apply"
     REJECT = "Reject"
+    SKIP = "Skip"
+
+
+_SEPARATOR = ":"
+
+
+def place_of(log: str, position: str) -> str:
+    """Return the place of a change as text, the same whenever it is read; ``position`` sorts as changes of a log do."""
+    return f"{hashlib.sha256(log.encode()).hexdigest()[:_LOG_DIGITS]}{_SEPARATOR}{position}"
+
+
+def is_before(place: str, other: str) -> bool:
+    """Return whether ``place`` is known to be before ``other``: both are of one log."""
+    log, _, position = place.partition(_SEPARATOR)
+    other_log, _, other_position = other.partition(_SEPARATOR)
+    return log == other_log and position < other_position
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowChange:
-    """One change of a row. ``place``: the same whenever the change is read. ``sets``: the columns whose values it has.
+    """One change of a row. ``place``: as ``place_of`` makes it. ``sets``: the columns whose values it has.
 
     ``leaves``: it has columns whose values it does not tell, because they are unchanged.
     ``fault``: it cannot be applied, whatever was before.
@@ -40,14 +60,16 @@ class RowChange:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRow:
-    """A row of which changes were left out. ``missing``: their places, in order; none: the row is whole.
+    """A row of which changes were left out. ``missing``: their places, in the order of the log; none: it is whole.
 
-    ``lost``: columns that a missing change sets; ``is_gone``: one of them deletes the row.
+    ``lost``: columns that a missing change sets; ``is_gone``: one of them deletes the row. ``through``: the place of
+    the change that was applied last where one was missing; empty when there is none.
     """
 
     missing: tuple[str, ...] = ()
     lost: frozenset[str] = frozenset()
     is_gone: bool = False
+    through: str = ""
 
     def covered_by(self, change: RowChange) -> bool:
         """Return whether ``change`` makes all missing ones obsolete."""
@@ -59,9 +81,11 @@ class HeldRow:
         """Return the row after ``change`` was left out."""
         if change.place in self.missing:
             return self
+        later = (at for at, place in enumerate(self.missing) if is_before(change.place, place))
+        at = next(later, len(self.missing))
         return replace(
             self,
-            missing=(*self.missing, change.place),
+            missing=(*self.missing[:at], change.place, *self.missing[at:]),
             lost=self.lost | change.sets,
             is_gone=self.is_gone or change.is_delete,
         )
@@ -69,7 +93,12 @@ class HeldRow:
     def after(self, change: RowChange) -> HeldRow:
         """Return the row after ``change`` was applied: what was missing before it is obsolete, and forgotten."""
         left = self.missing[self.missing.index(change.place) + 1 :] if change.place in self.missing else ()
-        return replace(self, missing=left) if left else HeldRow()
+        return replace(self, missing=left, through=change.place) if left else HeldRow(through=change.place)
+
+    def has_overtaken(self, change: RowChange) -> bool:
+        """Return whether a change after ``change`` has made it obsolete."""
+        is_known = change.place == self.through or is_before(change.place, self.through)
+        return is_known and change.place not in self.missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +116,26 @@ class Judged:
 def judge_changes(row: HeldRow, changes: tuple[RowChange, ...]) -> Judged:
     """Decide over all ``changes`` of one row in one run, in their order.
 
-    From the first one with a fault on, all are left out: what is kept of them is complete, and in order.
+    From the first one with a fault on, all are left out: what is kept of them is complete, and in order. Changes that
+    were before all missing ones, or before the one that made those obsolete, come again with those after them.
     """
     decisions: list[Decision] = []
     recreates: list[bool] = []
     stopped = False
     for change in changes:
+        if change.fault and not stopped and row.has_overtaken(change):
+            decisions.append(Decision.SKIP)
+            recreates.append(False)
+            continue
         stopped = stopped or change.fault
-        has_gap = bool(row.missing) and row.missing[0] != change.place
+        comes_again = bool(row.missing) and is_before(change.place, row.missing[0])
+        has_gap = bool(row.missing) and row.missing[0] != change.place and not comes_again
         is_applied = not stopped and (not has_gap or row.covered_by(change))
         decisions.append(Decision.APPLY if is_applied else Decision.REJECT)
         recreates.append(is_applied and has_gap and row.is_gone)
         if not is_applied:
             row = row.without(change)
-        elif row.missing:
+        elif row.missing and not comes_again:
             row = row.after(change)
     return Judged(decisions=tuple(decisions), recreates=tuple(recreates), row=row)
 
@@ -120,9 +155,9 @@ class HoldsRecord:
 
 
 def encode_holds(record: HoldsRecord) -> bytes:
-    """Return the content of a file that ``decode_holds`` reads. Rows that are whole are left out."""
+    """Return the content of a file that ``decode_holds`` reads."""
     rows = {
-        names: {key: [row.missing, sorted(row.lost), row.is_gone] for key, row in of.items() if row.missing}
+        names: {key: [row.missing, sorted(row.lost), row.is_gone, row.through] for key, row in of.items()}
         for names, of in record.rows.items()
     }
     previous = encode_pointer(record.previous) if record.previous else None
@@ -138,8 +173,10 @@ def decode_holds(content: bytes) -> HoldsRecord:
             raise ContractViolation(f"a record of held rows has version {raw['version']}: this image is too old for it")
         rows = {
             str(names): {
-                str(key): HeldRow(missing=tuple(missing), lost=frozenset(lost), is_gone=bool(gone))
-                for key, (missing, lost, gone) in of.items()
+                str(key): HeldRow(
+                    missing=tuple(missing), lost=frozenset(lost), is_gone=bool(gone), through=str(through)
+                )
+                for key, (missing, lost, gone, through) in of.items()
             }
             for names, of in raw["rows"].items()
         }

@@ -330,7 +330,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
     rows, sifted = resolved.rows, resolved.sifted
     left = RejectedChanges()
     if sifted is not None:
-        left = RejectedChanges(rejected=sifted.rejected, passed=sifted.passed, rows=sifted.rows)
+        left = RejectedChanges(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
     read = changes.num_rows - len(left.rejected) - left.skipped - left.passed
     made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
     if made is None:  # a later truncate stands for all of them

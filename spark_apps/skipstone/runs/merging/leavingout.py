@@ -38,7 +38,7 @@ class RowsAbsent(Exception):
 class RejectedChanges:
     """What a merge leaves out of its source. ``rejected``: changes, in the order of the feed.
 
-    ``skipped``: changes before a truncate; ``passed``: those that the task does not ask for. ``files``: paths by their
+    ``skipped``: changes that are obsolete; ``passed``: those that the task does not ask for. ``files``: paths by their
     numbers. ``rows``: what is to be remembered of rows. ``parts``: files of rejected records, in the storage; ``path``:
     their folder, once they are accepted.
     """

@@ -6,8 +6,6 @@ Called by ``resolving`` with changes sorted by key and order. Which may be appli
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -18,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN
-from skipstone_core.merging.holds import Decision, HeldRow, RowChange, judge_changes
+from skipstone_core.merging.holds import Decision, HeldRow, RowChange, judge_changes, place_of
 from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 
 from skipstone.kernels.canonical import Int64s
@@ -33,7 +31,6 @@ PLACE_COLUMN = "_skipstone_place"
 #: Bytes of a place that tell the file, and the line: ``batches`` adds them.
 _FILE, _LINE = slice(-12, -8), slice(-8, None)
 _FEED_BYTES = 12
-_ID_LENGTH = 22
 _NEW = HeldRow()
 
 
@@ -89,7 +86,7 @@ class KeyMove(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sifted:
-    """What is left of changes. ``recreates``: changes with which a row is a new one.
+    """What is left of changes. ``recreates``: changes with which a row is a new one; ``skipped``: obsolete changes.
 
     ``passed``: changes that the task does not ask for. ``rows``: what is to be remembered of rows from now on.
     ``absent``: changes of rows that the table does not have.
@@ -99,6 +96,7 @@ class Sifted:
     starts: Int64s
     recreates: Bools
     rejected: tuple[Rejected, ...] = ()
+    skipped: int = 0
     passed: int = 0
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
     links: tuple[KeyMove, ...] = ()
@@ -114,6 +112,7 @@ def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], ho
     reader = _Reader(changes, texts, holding)
     rejected: list[Rejected] = []
     rows: dict[str, HeldRow] = {}
+    skipped = 0
     for start, text in groups.items():
         end = int(np.searchsorted(starts, start, side="right"))
         numbers = reader.wanted(range(start, end), text)
@@ -123,17 +122,19 @@ def sift_changes(changes: pa.Table, starts: Int64s, keys: Sequence[BoundKey], ho
         reason = reader.reason(numbers, text)
         for row, decision, recreated in zip(numbers, judged.decisions, judged.recreates, strict=True):
             left[row], recreates[row], considered[row] = decision is Decision.APPLY, recreated, True
+            skipped += decision is Decision.SKIP
             if decision is Decision.REJECT:
                 rejected.append(reader.rejected(row, text, reason))
         if judged.row != before:
             rows[text] = judged.row
-    passed = len(starts) - int(left.sum()) - len(rejected)
+    passed = len(starts) - int(left.sum()) - len(rejected) - skipped
     numbers_before = np.cumsum(left) - left
     return Sifted(
         changes=changes if left.all() else changes.filter(pa.array(left)),
         starts=starts if left.all() else numbers_before[starts][left],
         recreates=recreates[left],
         rejected=tuple(rejected),
+        skipped=skipped,
         passed=passed,
         rows=rows,
         absent=_absent(texts, starts, holding)[left],
@@ -247,14 +248,14 @@ class _Reader:
         return self._holding.files[number]
 
     def _id(self, row: int) -> str:
-        """The place of a row as text: that in the log, or that in its file where the log tells none."""
+        """The place of a row: that in the log, and that in its file where the log tells none."""
         place = self._places[row].as_py()
-        origin, log = self._value(ORIGIN_COLUMN, row), self._value(LOG_COLUMN, row)
-        parts = [origin, log, place[:-_FEED_BYTES].hex()]
-        if not is_exact_place(str(origin), log, place[:-_FEED_BYTES]):
+        origin, log = str(self._value(ORIGIN_COLUMN, row)), self._value(LOG_COLUMN, row)
+        position = place[:-_FEED_BYTES].hex()
+        if not is_exact_place(origin, log, place[:-_FEED_BYTES]):
             number, line = self._where(row)
-            parts += [PurePosixPath(self._file(number)).name, str(line)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_ID_LENGTH]
+            position = f"{position} {PurePosixPath(self._file(number)).name} {line:012d}"
+        return place_of(f"{origin} {log}", position)
 
     def _value(self, column: str, row: int) -> str | None:
         found: str | None = self._changes.column(column)[row].as_py()
