@@ -15,19 +15,21 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from skipstone.runs.merging import feed as feed_module
-from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.merging.merge import run_dry, run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
 from skipstone_core.contract.feeds import Infinity
-from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     ChangeFormat,
     ConsumePolicy,
     DuplicatesPolicy,
+    JobRequest,
     MergeAction,
     MergeClause,
+    RunKind,
     SourceFormat,
     SourceSpec,
 )
@@ -66,10 +68,17 @@ def row(number: int, name: str, seen: str | None = T0, essay: str = "e") -> dict
     return {"id": number, "name": name, "seen": seen, "essay": essay}
 
 
+def request_of(bed: MergeBed, path: str, bad: BadRecordsSpec | None, **source: Any) -> JobRequest:
+    spec = SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM, **source)
+    return bed.request(task_of("", source=spec, when_matched=(), when_not_matched=(), bad_records=bad))
+
+
 def merge(bed: MergeBed, path: str, bad: BadRecordsSpec | None = REDIRECT, **source: Any) -> JobReport:
     """A merge of Debezium's messages at ``path``; its last report, as users see it."""
-    spec = SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM, **source)
-    request = bed.request(task_of("", source=spec, when_matched=(), when_not_matched=(), bad_records=bad))
+    return attempt(bed, request_of(bed, path, bad, **source))
+
+
+def attempt(bed: MergeBed, request: JobRequest) -> JobReport:
     told = bed.root / f"{request.run_id}.json"
     reporter = Reporter(request, FileSink(told))
     reporter.finish(run_merge(request, reporter, None, bed.limits))
@@ -184,6 +193,13 @@ def json_lines(messages: Callable[[int, dict[str, Any]], Any]) -> Callable[[Path
     return write
 
 
+def wal2json(number: int, values: dict[str, Any]) -> dict[str, Any]:
+    types = dict(zip(COLUMNS, ("bigint", "text", "timestamp with time zone", "text"), strict=True))
+    columns = [{"name": name, "type": types[name], "value": value} for name, value in values.items()]
+    place = {"schema": "public", "table": "events", "lsn": f"0/{number}"}
+    return {"action": "U", **place, "columns": columns, "identity": columns[:1]}
+
+
 def dms_csv(path: Path, seen: str) -> None:
     rows = [",".join(map(str, ("U", *one.values()))) for _, one in changes(seen)]
     path.write_text("\n".join([",".join(("Op", *COLUMNS)), *rows]) + "\n")
@@ -203,6 +219,7 @@ WRITERS = {
     "flat": (ChangeFormat.DEBEZIUM_FLAT, SourceFormat.JSON, "1.json", json_lines(lambda n, one: flat("u", n, one)), 2),
     "maxwell": (ChangeFormat.MAXWELL, SourceFormat.JSON, "1.json", json_lines(
         lambda _, one: maxwell("update", {**one, "seen": one["seen"].removesuffix("Z")})), 2),
+    "wal2json": (ChangeFormat.WAL2JSON, SourceFormat.JSON, "1.json", json_lines(wal2json), 2),
     "avro": (ChangeFormat.DEBEZIUM, SourceFormat.AVRO, "1.avro", debezium_avro, 2),
     "dms-csv": (ChangeFormat.DMS, SourceFormat.CSV, "20240501-100000123.csv", dms_csv, 3),
     "dms-parquet": (ChangeFormat.DMS, SourceFormat.PARQUET, "20240501-100000123.parquet", dms_parquet, 2),
@@ -251,8 +268,11 @@ def test_a_change_whose_row_is_not_known_stops_the_feed_and_names_its_place(bed:
         text = bad if isinstance(bad, str) else json.dumps(bad)
         bed.text("stuck.json", json.dumps(good) + "\n" + text + "\n")
         with pytest.raises(BadData, match=rf"'feeds/stuck.json', line 2: .*{said}.*badRecords leaves out no change"):
-            merge(bed, "feeds/stuck.json")
+            merge(bed, "feeds/stuck.json", consume=ConsumePolicy.NEW, consumer="s")
     assert names(bed)[1] == "n1"
+    bed.text("stuck.json", json.dumps(good) + "\n")
+    merge(bed, "feeds/stuck.json", consume=ConsumePolicy.NEW, consumer="s")
+    assert names(bed)[1] == "good"
 
 
 def test_what_an_earlier_merge_left_out_stops_what_may_leave_out_nothing(bed: MergeBed) -> None:
@@ -399,3 +419,19 @@ def test_changes_that_come_again_hold_no_row_that_is_whole(bed: MergeBed) -> Non
     counts = adds_up(report)
     assert (counts["rowsRejected"], counts["rowsWaiting"], counts["rowsSuperseded"]) == (0, 0, 2)
     assert names(bed)[1] == "last"
+
+
+def test_another_attempt_and_a_dry_run_tell_what_is_left_out(bed: MergeBed) -> None:
+    events(bed)
+    path = lines(bed, "1.json", event("u", 1, after=row(1, "bad", FOREVER)), event("u", 2, after=row(2, "fine")))
+    request = request_of(bed, path, REDIRECT)
+    dry = replace(request, kind=RunKind.DRY_RUN, txn="")
+    reporter = Reporter(dry)
+    counts = run_dry(dry, reporter, bed.limits).counts
+    assert (counts["rowsSource"], counts["rowsRejected"]) == (2, 1)
+    assert not list((bed.root / ".skipstone").rglob("*.jsonl"))
+    first, again = attempt(bed, request), attempt(bed, replace(request, run_id=f"{request.run_id[:-1]}2", attempt=2))
+    assert (first.outcome, again.outcome) == (RunOutcome.COMMITTED, RunOutcome.ALREADY_COMMITTED)
+    assert again.rejected_path == first.rejected_path
+    assert "'feeds/1.json', line 1: column 'seen'" in first.message and first.message == again.message
+    assert adds_up(again)["rowsRejected"] == 1

@@ -22,6 +22,8 @@ ROWS = {
     "inserted": "to be inserted",
     "unmatchedDeletes": "deletes without a row",
     "unmatchedUpdates": "updates without a row",
+    "rejected": "that do not fit",
+    "waiting": "waiting for these",
     "ignored": "older than the table",
     "copied": "to be copied",
 }

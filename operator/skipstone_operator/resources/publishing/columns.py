@@ -102,6 +102,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Updated", ".status.rows.updated", "Rows updated."),
         _count("Deleted", ".status.rows.deleted", "Rows deleted."),
         _count("Inserted", ".status.rows.inserted", "Rows inserted."),
+        _count("Rejected", ".status.rows.rejected", "Changes that did not fit and were left out.", wide=True),
         _count("NotFound", ".status.rows.unmatchedDeletes", "Rows to be deleted that were not found.", wide=True),
         JOB_REASON,
         DURATION,
