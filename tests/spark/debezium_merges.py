@@ -115,8 +115,9 @@ class Series:
                 update.rename_column(name, f"old_{name}")
 
     def begin_anew(self) -> None:
-        """Forget all files: a new snapshot follows."""
+        """Forget all files: a new snapshot follows, and the database logs whole rows since."""
         self.is_waiting = False
+        self.shape = replace(self.shape, identity=self.shape.keys)
         for file in (self.bed.root / "feeds" / "history").iterdir():
             file.unlink()
 
