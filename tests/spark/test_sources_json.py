@@ -73,8 +73,14 @@ def test_text_that_would_be_read_as_other_text_is_refused(read: Any, content: by
     [
         ('{"v": "b", "" : 1}', "a record has a value without a name, which Spark would leave out: name it"),
         ('{"v": NaN, "": {}}', "a record has a value without a name, which Spark would leave out: name it"),
-        (r'{"v": 1, "w": 2, "\u0076": "b"}', "a record has two values of one name, of which Spark would read one"),
-        ('{"v": null, "v": NaN}', "a record has two values of one name, of which Spark would read one"),
+        (
+            r'{"v": 1, "w": 2, "\u0076": "b"}',
+            "has two values of one name, of which Spark would read one: give each a name of its own",
+        ),
+        (
+            '{"v": null, "v": NaN}',
+            "has two values of one name, of which Spark would read one: give each a name of its own",
+        ),
     ],
 )
 def test_a_value_that_would_be_left_out_is_refused(read: Any, record: str, said: str, options: dict[str, str]) -> None:
@@ -85,12 +91,16 @@ def test_a_value_that_would_be_left_out_is_refused(read: Any, record: str, said:
 
 def test_names_within_text_are_text(read: Any) -> None:
     assert read(
-        rb'{"v": {"a": {"": 1}}}' + b"\n" + rb'{"v": "{\"\": 1, \"\": 2}"}' + b"\n" + b'{"v": {"x":1,"x":2}}'
+        rb'{"v": {"a": {"": 1}}}' + b"\n" + rb'{"v": "{\"\": 1, \"\": 2}"}' + b"\n" + b'{"v": {"x":1,"y":2}}'
     ) == [
         ('{"a": {"": 1}}', True),
         ('{"": 1, "": 2}', True),
-        ('{"x":1,"x":2}', True),
+        ('{"x":1,"y":2}', True),
     ]
+
+
+def test_an_object_whose_only_name_is_empty_is_text(read: Any) -> None:
+    assert read(b'{"v": {"": 1}}\n{"v": [{ "" : 2}]}') == [('{"": 1}', True), ('[{ "" : 2}]', True)]
 
 
 def test_wide_text_is_refused_behind_other_lines_and_in_packed_files(read: Any) -> None:

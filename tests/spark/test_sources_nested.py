@@ -39,7 +39,7 @@ from skipstone_core.reasons import Reason
 
 from tests.avrofiles import avro_file
 from tests.spark.lake import read_all
-from tests.spark.load_bed import Bed
+from tests.spark.load_bed import Bed, source
 from tests.spark.merge_bed import MergeBed, task_of
 
 INNER = StructType(NestedField(21, "x.y", DecimalType(9, 2)), NestedField(22, "at", TimestamptzType()))
@@ -260,6 +260,36 @@ def test_merges(tmp_path: Path, share: DriverShare, mode: str) -> None:
     bed.merge(task_of(bed.source(again, "again")))
     assert rows(bed) == [NONE | {"id": 1}, FULL | {"id": 2}, NONE, EMPTY | {"id": 4}]
     bed.catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("st", '{"a": 1, "a": 2}', "an object in a record of this or another file has two values of one name"),
+        ("recs", '[{"k": "a"}, {"k": "b", "k": "c"}]', "an object in a record of .* has two values of one name"),
+        ("rates", '{"k": 1, "k": 2}', "an object in a record of this or another file has two values of one name"),
+        ("st", '{"a": 1, "": 2}', "column 'st' has a value without a name, which Spark would leave out: name it"),
+        ("st", '{"inner": {"at": null, "": {}}}', "column 'st' has a value without a name"),
+        ("recs", '[{"k": "b", "": "c"}]', "column 'recs' has a value without a name"),
+    ],
+)
+def test_an_object_of_json_of_which_a_part_would_be_lost_is_refused(
+    bed: Bed, column: str, value: str, said: str
+) -> None:
+    for options, text in (({}, "{}\n{}"), ({"multiLine": "true"}, "[{}, {}]")):
+        bed.put("in/a.json", text.format('{"id": 1}', f'{{"id": 2, "{column}": {value}}}'))
+        with pytest.raises(BadData, match=rf"'in/a.json': {said}") as caught:
+            bed.load(source(SourceFormat.JSON, "in/a.json", options=options))
+        assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+def test_objects_of_json_that_only_look_like_that_are_loaded(bed: Bed) -> None:
+    value = {"a": 1, "inner": {"x.y": 1.25, "at": None}}
+    records = [{"id": 1, "st": value, "recs": [{"k": "k: k"}, {"k": '{"": 1}'}], "tags": ['{"": 1}']}, {"id": 2}]
+    bed.put("in/a.json", "\n".join(json.dumps(record) for record in records) + '\n{"id": 3, "rates": {"": 1}}')
+    bed.load(source(SourceFormat.JSON, "in/a.json"))
+    assert [row["recs"] and row["recs"][1]["k"] for row in rows(bed)] == ['{"": 1}', None, None]
+    assert rows(bed)[2]["rates"] == [("", 1.0)]
 
 
 #: A field of each type that is held otherwise in a frame than in a file, with its default.

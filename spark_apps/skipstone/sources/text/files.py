@@ -32,7 +32,14 @@ from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_one_do
 from skipstone.sources.text.headers import read_header, require_not_packed, require_unpackable, unreadable
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
-from skipstone.sources.text.recordnames import alike, find_instead, require_whole_records
+from skipstone.sources.text.recordnames import (
+    alike,
+    find_instead,
+    may_be_unnamed,
+    named_twice,
+    require_named,
+    require_named_within,
+)
 from skipstone.sources.text.wholefiles import whole_files
 from skipstone.sources.typed.nesting import text_type, unknown_field
 from skipstone.storage.port import StoredFile
@@ -41,8 +48,10 @@ from skipstone.storage.port import StoredFile
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 #: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
 _NO_NAME = "_skipstone_no_name"
-#: Also within lists. In a string it costs time only.
-_EMPTY_OBJECT = r"\{\s*\}"
+#: What Spark says of an object with two values of one name.
+_IS_TWICE = "[COLUMN_ALREADY_EXISTS]"
+#: An object without names, or with an empty one, also within lists. In a string it costs time only.
+_EMPTY_OBJECT = r'\{\s*(?:\}|"")'
 #: What Spark puts where a record does not have a name: a byte that no text in UTF-8 has.
 _NO_TEXT = "cast(X'FF' as string)"
 _MARKED = {"EXISTS_DEFAULT": _NO_TEXT, "CURRENT_DEFAULT": _NO_TEXT}
@@ -150,8 +159,8 @@ def json_groups(
 ) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
 
-    ``wanted``: names that are looked for again if they are not found: Spark finds none of which all values are empty
-    objects.
+    ``wanted``: names that are looked for again if they are not found: Spark finds none of which all values are objects
+    without names.
 
     ``named`` fields within objects become columns in place of these objects; where files may lack columns, the group
     tells which a record lacks. Raises BadData (SOURCE_UNREADABLE), and as ``find_field`` does.
@@ -163,13 +172,16 @@ def json_groups(
             require_one_document(file)
             require_not_packed(file.name)
     paths = spark_paths(listing, [file.path for file in listing.files])
-    text = spark_reader(spark, listing).options(wholetext=str(options.multi_line).lower()).text(paths)
-    require = require_whole_records if options.multi_line else require_one_document_per_line
+    text = _text(spark, listing, options)
+    require = require_named if options.multi_line else require_one_document_per_line
     require(complete(text, listing, len(paths)), listing.storage.address())
     found = _json_names(spark, paths, options, listing)
     found += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in found}))
     fields = [name for name, _ in named.found(found)]
     nested = {} if named.needed is not None else _nested_types(found, named)
+    if nested and may_be_unnamed(text):
+        texts = spark_reader(spark, listing).schema(_strings([*nested])).options(**_json_options(options)).json(paths)
+        require_named_within(with_url(texts), {name: named.nested[name] for name in nested}, listing.storage.address())
     types = {split_path(name): "string" for name in fields} | {(name,): kind for name, kind in nested.items()}
     types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
     read = struct_types(types) or {_NO_NAME: "string"}
@@ -234,6 +246,12 @@ def _with_absent(frame: DataFrame, columns: Mapping[str, RawColumn]) -> DataFram
     return frame.selectExpr(*values, CORRUPT, URL, f"concat({', '.join(told)}) as {ABSENT}")
 
 
+def _text(spark: SparkSession, listing: SourceListing, options: TextOptions) -> DataFrame:
+    """The lines of all files, or each as a whole."""
+    reader = spark_reader(spark, listing).options(wholetext=str(options.multi_line).lower())
+    return reader.text(spark_paths(listing, [file.path for file in listing.files]))
+
+
 def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing) -> list[_Name]:
     try:
         reader = spark_reader(spark, listing).options(primitivesAsString="true", **_json_options(options))
@@ -241,6 +259,10 @@ def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions,
     except AnalysisException as error:
         if has_vanished(str(error)):
             raise
+        if _IS_TWICE in str(error):
+            raise named_twice(
+                _text(spark, listing, options), listing.storage.address(), listing.files[0].path
+            ) from error
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
     return [name for name in _names(found) if name.name != CORRUPT]
 
@@ -251,8 +273,7 @@ def _empty_names(
     """Those of ``names`` that have a value after all."""
     if not names:
         return []
-    lines = spark_reader(spark, listing).options(wholetext=str(options.multi_line).lower()).text(list(paths))
-    if lines.where(F.col("value").rlike(_EMPTY_OBJECT)).isEmpty():
+    if _text(spark, listing, options).where(F.col("value").rlike(_EMPTY_OBJECT)).isEmpty():
         return []
     reader = spark_reader(spark, listing).schema(_strings(names)).options(**_json_options(options))
     values = (F.max(F.col(quoted(name)).isNotNull()).alias(quoted(name)) for name in names)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from skipstone.sources.groups import URL, file_below
 from skipstone.sources.text.documents import HALF, HALF_CHARACTER, NOT_UTF_8, WHOLE, WIDE
 from skipstone.sources.text.headers import unreadable
-from skipstone.sources.text.recordnames import IS_TWICE, IS_UNNAMED, OPTION, TEXT, TWICE, UNNAMED
+from skipstone.sources.text.recordnames import IS_UNNAMED, OPTION, TEXT, UNNAMED
 
 #: Most lines are objects that hold no other: they end with their only brace that closes.
 _FLAT = r"value rlike r'^\s*\{[^{}]*\}\s*$'"
@@ -46,7 +46,6 @@ _TESTS = {
     HALF_CHARACTER: _IS_HALF,
     UNNAMED: IS_UNNAMED,
     _MORE: f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})",
-    TWICE: IS_TWICE,
 }
 WRONG = "wrong"
 
