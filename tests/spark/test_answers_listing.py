@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -85,6 +86,33 @@ def test_a_table_that_is_renamed_while_others_are_loaded_is_found(catalog: Catal
         return catalog.load_table(identifier)
 
     assert sorted(one.name() for one in load_others(catalog, table.name(), load)) == [("ns", "b"), ("ns", "zz")]
+
+
+@pytest.mark.parametrize("moves", ["renamed", "dropped", "swapped"])
+def test_a_table_that_takes_a_name_which_was_looked_at_is_found(catalog: Catalog, table: Table, moves: str) -> None:
+    uuids = {name: catalog.create_table(("ns", name), SCHEMA).metadata.table_uuid for name in ("a", "b")}
+    was_moved = False
+
+    def load(identifier: Identifier) -> Table:
+        nonlocal was_moved
+        while identifier[-1] == "b" and not was_moved:
+            if not looked_at_a.wait(60):
+                raise TimeoutError
+            was_moved = True
+            if moves == "dropped":
+                catalog.drop_table(("ns", "a"))
+            else:
+                catalog.rename_table(("ns", "a"), ("ns", "old"))
+            catalog.rename_table(("ns", "b"), ("ns", "a"))
+            if moves == "swapped":
+                catalog.rename_table(("ns", "old"), ("ns", "b"))
+        found = catalog.load_table(identifier)
+        if identifier[-1] == "a":
+            looked_at_a.set()
+        return found
+
+    looked_at_a = Event()
+    assert uuids["b"] in {one.metadata.table_uuid for one in load_others(catalog, table.name(), load)}
 
 
 def test_a_catalog_that_tells_all_namespaces_below_each_is_looked_through_once(

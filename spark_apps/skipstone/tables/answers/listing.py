@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TypeVar
+from uuid import UUID
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -25,6 +26,8 @@ from skipstone.tables.answers.absence import require_namespace_unlisted, require
 
 #: Tables whose metadata is loaded at the same time.
 AT_ONCE = 64
+#: How often all tables are loaded at most while names change meanwhile.
+_LOOKS = 3
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -61,30 +64,56 @@ def list_tables_up_to(catalog: Catalog, most: int) -> tuple[Identifier, ...] | T
 
 
 def load_others(catalog: Catalog, but: Identifier, load: Callable[[Identifier], Table | None]) -> Iterator[Table]:
-    """Every table but the one named ``but``, as it is now, some of them loaded ahead.
+    """Every table but the one named ``but``, as it is now, some of them loaded ahead; one that changes maybe twice.
 
     ``load`` gives None for a table that is left out. What is renamed while it is looked for may be missed by one list:
-    the catalog is asked for its tables again until it names no other ones.
+    the catalog is asked for its tables again until it names no other ones. And it may take a name that was looked at
+    before: all are loaded again if a name was gone by then, or if two names had one table.
     """
+    given, twins = set[str](), frozenset[frozenset[Identifier]]()
+    for _ in range(_LOOKS):
+        names, is_one_gone = dict[UUID, set[Identifier]](), False
+        for name, table in _each_other(catalog, but, load):
+            if isinstance(table, _Gone):
+                is_one_gone = True
+            elif table is not None:
+                names.setdefault(table.metadata.table_uuid, set()).add(name)
+                if table.metadata_location not in given:
+                    given.add(table.metadata_location)
+                    yield table
+        known, twins = twins, frozenset(frozenset(found) for found in names.values() if len(found) > 1)
+        if twins == known and not is_one_gone:
+            return
+
+
+class _Gone:
+    """In the place of a table that was listed: it has another name now, or was dropped."""
+
+
+_GONE = _Gone()
+_Load = Callable[[Identifier], Table | None]
+
+
+def _each_other(catalog: Catalog, but: Identifier, load: _Load) -> Iterator[tuple[Identifier, Table | _Gone | None]]:
+    """What each name but one stands for, until a list names no other ones."""
     looked = {but}
     while names := [name for name in all_tables(catalog) if name not in looked]:
         looked.update(names)
-        yield from load_all(catalog, names, load)
+        yield from ahead(lambda name: (name, _unless_gone(catalog, load, name)), names)
 
 
-def load_all(
-    catalog: Catalog, names: Iterable[Identifier], load: Callable[[Identifier], Table | None]
-) -> Iterator[Table]:
+def load_all(catalog: Catalog, names: Iterable[Identifier], load: _Load) -> Iterator[Table]:
     """Those of some tables that were listed which are still there."""
-    yield from (table for table in ahead(partial(_unless_gone, catalog, load), names) if table is not None)
+    found = ahead(partial(_unless_gone, catalog, load), names)
+    yield from (table for table in found if table is not None and not isinstance(table, _Gone))
 
 
-def _unless_gone(catalog: Catalog, load: Callable[[Identifier], Table | None], name: Identifier) -> Table | None:
+def _unless_gone(catalog: Catalog, load: _Load, name: Identifier) -> Table | _Gone | None:
     try:
         return load(name)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         require_table_unlisted(catalog, name, error)
-        return None  # under another name now, or dropped
+        return _GONE
 
 
 def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
