@@ -36,11 +36,11 @@ COLUMNS: dict[str, tuple[str, str]] = {
     ),
     "mj": (
         "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED DURATION AGE",
-        "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED REASON DURATION AGE",
+        "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED REJECTED NOTFOUND REASON DURATION AGE",
     ),
     "ms": (
         "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY AGE",
-        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY REASON TIMEZONE LASTSUCCESS AGE",
+        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY REASON TIMEZONE LASTSUCCESS NOTFOUND AGE",
     ),
 }
 STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -77,10 +77,11 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "MergeJob": (
         MERGE,
         {
-            "pruned": "388/400", "rows": {"updated": 5, "deleted": 6, "inserted": 7}, "duration": "8s",
-            "reason": "Committed", "conditions": [condition("Complete")],
+            "pruned": "388/400", "duration": "8s", "reason": "Committed",
+            "rows": {"updated": 5, "deleted": 6, "inserted": 7, "rejected": 1, "unmatchedDeletes": 2},
+            "conditions": [condition("Complete")],
         },
-        "one orders True 388/400 5 6 7 Committed 8s",
+        "one orders True 388/400 5 6 7 1 2 Committed 8s",
     ),
     "MergeSchedule": (
         {**SCHEDULE, "schedule": "@hourly"},
