@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,11 @@ OURS = "Skipstone"
 
 @dataclass(frozen=True)
 class Texts:
-    """What a file holds: ``rows``, each with one of a few texts of ``length`` bytes."""
+    """What a file holds: ``rows``, each with one of a few texts of ``length`` bytes; or (``own``) one of its own."""
 
     length: int
     rows: int
+    own: bool = False
 
     def dictionary(self) -> pa.Array:
         """The texts."""
@@ -74,7 +75,12 @@ class Texts:
         """The rows in pieces of about 16 MiB, texts as texts."""
         whole, step = self.table(), max(1, (16 << 20) // max(self.length, 64))
         for start in range(0, self.rows, step):
-            yield whole.slice(start, step).cast(SCHEMA)
+            part = whole.slice(start, step)
+            if self.own:
+                part = part.set_column(
+                    2, "txt", pa.array([f"{key:012d}".ljust(self.length) for key in part["k"].to_pylist()])
+                )
+            yield part.cast(SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -146,11 +152,56 @@ def _parquet(bed: MaintainBed, texts: Texts) -> None:
     pq.write_table(texts.table(), _feed_path(bed, "load"), store_schema=False, dictionary_pagesize_limit=1 << 30)
 
 
-def _orc(bed: MaintainBed, texts: Texts) -> None:
-    _empty(bed)
-    with orc.ORCWriter(str(_feed_path(bed, "load", "orc")), compression="zstd", dictionary_key_size_threshold=1) as out:
+def _write_orc(path: Path, texts: Texts) -> None:
+    with orc.ORCWriter(str(path), compression="zstd", dictionary_key_size_threshold=0 if texts.own else 1) as out:
         for part in texts.parts():
             out.write(part)
+
+
+def _orc(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    _write_orc(_feed_path(bed, "load", "orc"), texts)
+
+
+def _from_orc(bed: MaintainBed, texts: Texts) -> None:
+    _table(bed, Texts(1, texts.rows).table())
+    _write_orc(_feed_path(bed, "changes", "orc"), texts)
+
+
+def _one_group(path: Path, *parts: Texts) -> None:
+    """Write a Parquet file of one row group without dictionaries: the rows of some texts, one after the other."""
+    chunks = [chunk for texts in parts for chunk in _chunks(texts)]
+    keys = pa.array(range(sum(map(len, chunks))), pa.int64())
+    rows = pa.table({"k": keys, "n": keys, "txt": pa.chunked_array(chunks)})
+    pq.write_table(rows, path, store_schema=False, use_dictionary=False, compression="zstd", row_group_size=1 << 30)
+
+
+def _chunks(texts: Texts) -> Iterator[pa.Array]:
+    """Texts in pieces, in dictionaries: what writes them makes texts of one piece at a time."""
+    if texts.own:
+        yield from (part["txt"].chunk(0).dictionary_encode() for part in texts.parts())
+        return
+    column = texts.table()["txt"].chunk(0)
+    yield from (column.slice(start, 1024) for start in range(0, len(column), 1024))
+
+
+def _own(make: Callable[[MaintainBed, Texts], None]) -> Callable[[MaintainBed, Texts], None]:
+    """The same for rows with a text of their own."""
+    return lambda bed, texts: make(bed, replace(texts, own=True))
+
+
+def _uneven(bed: MaintainBed, texts: Texts) -> None:
+    """Long texts between a million short ones, in one row group of a data file."""
+    path, short = bed.root / "files" / "part-0.parquet", Texts(8, 500_000)
+    path.parent.mkdir(parents=True)
+    _one_group(path, short, texts, short)
+    bed.catalog.create_table(bed.ref.identifier, SCHEMA, properties={"format-version": "2"}).add_files([str(path)])
+    _changes(bed, n=pa.array(range(FEW), pa.int64()))
+
+
+def _from_own_texts(bed: MaintainBed, texts: Texts) -> None:
+    _table(bed, Texts(1, texts.rows).table())
+    _one_group(_feed_path(bed, "changes"), replace(texts, own=True))
 
 
 def _csv(bed: MaintainBed, texts: Texts) -> None:
@@ -218,6 +269,11 @@ def _merge(bed: MaintainBed, task: MergeTask, share: DriverShare = USUAL_SHARE) 
 
 def _update(bed: MaintainBed, share: DriverShare = USUAL_SHARE) -> int:
     return _merge(bed, task_of("feeds/changes", keys=("k",), when_not_matched=()), share)
+
+
+def _update_from(bed: MaintainBed, kind: SourceFormat) -> int:
+    source = SourceSpec(format=kind, paths=("feeds/changes",))
+    return _merge(bed, task_of("", keys=("k",), source=source, when_not_matched=()), NO_SHARE)
 
 
 def _delete(bed: MaintainBed) -> int:
@@ -296,17 +352,28 @@ def _pyiceberg_read(bed: MaintainBed) -> None:
 KINDS: Mapping[str, Kind] = {
     "load, Parquet": Kind(_parquet, _loads(SourceFormat.PARQUET), _pyiceberg_append),
     "load, Parquet, in Spark": Kind(_parquet, _loads(SourceFormat.PARQUET, NO_SHARE)),
+    "load, ORC, own texts, in Spark": Kind(_own(_orc), _loads(SourceFormat.ORC, NO_SHARE)),
+    "load, Csv, own texts, in Spark": Kind(_own(_csv), _loads(SourceFormat.CSV, NO_SHARE)),
+    "load, Json, own texts, in Spark": Kind(_own(_json), _loads(SourceFormat.JSON, NO_SHARE)),
+    "load, Avro, own texts, in Spark": Kind(_own(_avro), _loads(SourceFormat.AVRO, NO_SHARE)),
     "load, Avro": Kind(_avro, _loads(SourceFormat.AVRO)),
     "load, Avro, in Spark": Kind(_avro, _loads(SourceFormat.AVRO, NO_SHARE)),
     "load, ORC, in Spark": Kind(_orc, _loads(SourceFormat.ORC, NO_SHARE)),
     "load, Csv, in Spark": Kind(_csv, _loads(SourceFormat.CSV, NO_SHARE)),
     "load, Json, in Spark": Kind(_json, _loads(SourceFormat.JSON, NO_SHARE)),
     "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
+    "merge, copy-on-write, deletes, long texts in the middle of a row group": Kind(_uneven, _delete),
     "merge, copy-on-write, updates": Kind(_with_changes, _update, _pyiceberg_upsert),
     "merge, merge-on-read": Kind(lambda bed, texts: _with_changes(bed, texts, **_ON_READ), _update, _pyiceberg_upsert),
     "merge, all rows get a long text": Kind(_from_texts, _update),
     "merge, merge-on-read, a third of the rows gets a long text": Kind(_a_third_from_texts, _update),
     "merge, all rows get a long text, in Spark": Kind(_from_texts, lambda bed: _update(bed, NO_SHARE)),
+    "merge, all rows get a text of their own": Kind(_from_own_texts, _update),
+    "merge, all rows get a text of their own, in Spark": Kind(_from_own_texts, lambda bed: _update(bed, NO_SHARE)),
+    "merge, ORC, all rows get a long text, in Spark": Kind(_from_orc, lambda bed: _update_from(bed, SourceFormat.ORC)),
+    "merge, ORC, all rows get a text of their own, in Spark": Kind(
+        _own(_from_orc), lambda bed: _update_from(bed, SourceFormat.ORC)
+    ),
     "compaction": Kind(_two_files, _compact, _pyiceberg_overwrite),
     "reindex": Kind(_one_file, lambda bed: _reindex(bed, index_on("k"))),
     "reindex, including the column": Kind(_one_file, lambda bed: _reindex(bed, index_on("k", include=("txt",)))),

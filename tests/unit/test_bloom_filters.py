@@ -29,8 +29,8 @@ from skipstone.files.footers import TAIL
 from skipstone.files.parquet import FILTER_SIZES, FORMAT, ParquetFile
 from skipstone.files.reader import DataFileDescription, open_data_file
 from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
-from skipstone.files.thrift import CompactReader, with_fields
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.parquet.thrift import CompactReader, with_fields
 from skipstone_core.filter_sizes import FilterSize
 
 from tests.examples import cases

@@ -77,20 +77,21 @@ def mixed(draw: st.DrawFn) -> pa.Table:
 @settings(deadline=None)
 @given(
     rows=mixed(),
-    group_rows=st.integers(50, 400),
     at_once=st.integers(1, 400),
     nbytes=st.integers(1, 200_000),
-    dictionary_bytes=st.sampled_from([1, 4_000, MIB]),
+    options=st.fixed_dictionaries(
+        {"row_group_size": st.integers(50, 400), "dictionary_pagesize_limit": st.sampled_from([1, 4_000, MIB])},
+        optional={"data_page_size": st.just(100), "write_batch_size": st.just(7), "data_page_version": st.just("2.0")},
+    ),
     prefixed=st.booleans(),
 )
 def test_rows_that_are_decoded_in_pieces_are_those_of_the_file(
-    rows: pa.Table, group_rows: int, at_once: int, nbytes: int, dictionary_bytes: int, *, prefixed: bool
+    rows: pa.Table, at_once: int, nbytes: int, options: dict[str, Any], *, prefixed: bool
 ) -> None:
     sink = io.BytesIO()
-    encodings: dict[str, Any] = (
-        {"use_dictionary": ["a.b", "packed"], "column_encoding": {"plain": "DELTA_BYTE_ARRAY"}} if prefixed else {}
-    )
-    pq.write_table(rows, sink, row_group_size=group_rows, dictionary_pagesize_limit=dictionary_bytes, **encodings)
+    if prefixed:
+        options = options | {"use_dictionary": ["a.b", "packed"], "column_encoding": {"plain": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(rows, sink, **options)
     expected = rows.set_column(3, "packed", rows["packed"].cast(pa.string()))
     for names in (rows.column_names, ["packed"], ["nested", "k"], ["a.b", "plain"]):
         found = [*WholeFile(pa.BufferReader(sink.getvalue())).batches(names, rows=at_once, nbytes=nbytes)]
@@ -139,6 +140,39 @@ def test_long_values_of_one_length_are_decoded_in_pieces(*, nested: bool) -> Non
         column = batch["v"].field(0) if nested else batch["v"]
         firsts += b"".join(pc.binary_slice(column.cast(pa.binary(length)).cast(pa.binary()), 0, 1).to_pylist())
     assert firsts == bytes(b"abc"[row % 3] for row in range(rows))
+
+
+#: Where the long values of a row group are, among 300,000 short ones.
+PLACES = {"start": 0, "middle": 150_000, "end": 300_000}
+WRITERS: dict[str, dict[str, Any]] = {
+    "plain": {"use_dictionary": False},
+    "a dictionary that was given up": {"dictionary_pagesize_limit": 64 * 1024},
+    "pages of version 2": {"use_dictionary": False, "data_page_version": "2.0"},
+    "long bounds in page headers": {"use_dictionary": False, "write_statistics": True, "write_page_index": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "writer"), [*(("text", writer) for writer in WRITERS), ("bytes in a struct", "plain")]
+)
+def test_long_values_that_lie_together_in_a_row_group_are_decoded_in_pieces(kind: str, writer: str) -> None:
+    for place in PLACES.values():
+        lengths = np.full(300_000, 8)
+        lengths = np.concatenate([lengths[:place], np.full(1_000, 65_536), lengths[place:]])
+        values = pa.array([str(row).ljust(length) for row, length in enumerate(lengths.tolist())])
+        if kind != "text":
+            values = pa.StructArray.from_arrays([values.cast(pa.binary())], ["f"])
+        sink = io.BytesIO()
+        options = {"write_batch_size": 32, "compression": "zstd", "row_group_size": 1 << 30, **WRITERS[writer]}
+        pq.write_table(pa.table({"v": values, "k": np.arange(len(values))}), sink, **options)
+        del values
+        rows = 0
+        for batch in WholeFile(pa.BufferReader(sink.getvalue())).batches(["v", "k"], rows=131_072):
+            assert batch.nbytes <= 1.2 * BATCH_BYTES
+            column = batch["v"] if kind == "text" else batch["v"].field(0)
+            assert pc.binary_length(column).to_pylist() == lengths[rows : rows + batch.num_rows].tolist()
+            rows += batch.num_rows
+        assert rows == len(lengths)
 
 
 @pytest.mark.parametrize("positions", [None, [0, 8_190]], ids=["all rows", "some rows"])

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from pyiceberg.io import InputStream
 
-from skipstone.files.thrift import CompactReader, Struct
+from skipstone.tables.parquet.thrift import CompactReader, Struct
 from skipstone.tables.parquetfiles import read_tail, require_seal
 
 #: An open file.

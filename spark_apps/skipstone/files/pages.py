@@ -23,7 +23,7 @@ from cachetools import LRUCache
 from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
-from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
+from skipstone.tables.parquet.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
 from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile, read_page_indexes, unpacked
 
 Rows = npt.NDArray[np.int64]

@@ -23,8 +23,8 @@ from skipstone.files.bloom.sealing import SealedFilter, seal_filter, unsealed
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
 from skipstone.files.opaque.annotations import annotated, is_shredded, stored_types
 from skipstone.files.parquet import FILTER_SIZES, NanCounter, open_writer, statistics_of
-from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.parquet.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, read_metadata, seal_of, size_of_open
 
 #: Chunks are copied in such pieces.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 from propcache.api import cached_property
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
+
+from skipstone.tables.parquet.pagesizes import PagedChunk, UnevenRows, opened
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
@@ -154,13 +156,13 @@ class WholeFile:
         what else may be long is decoded in pieces, which are put together where they are not.
         """
         decoding = self._decoding(columns, group, rows, nbytes)
-        if decoding.rows == rows and not decoding.kept:
+        if decoding.rows == rows and not decoding.kept and decoding.uneven is None:
             yield from self._batches(self._file, columns, group, rows)
             return
         file = self._with_dictionaries(decoding.kept) if decoding.kept else self._file
         held: list[pa.RecordBatch] = []
         count = size = 0
-        decoded = self._batches(file, columns, group, decoding.rows)
+        decoded = self._fitting(file, columns, group, decoding)
         for batch in (piece for whole in decoded for piece in unpacked(whole, nbytes // _PARTS, decoding.kept)):
             if held and (
                 count + batch.num_rows > rows or size + batch.nbytes > nbytes // _PARTS or _has_dictionaries(batch)
@@ -184,6 +186,7 @@ class WholeFile:
         usual = sum(self._size(chunk) for chunk in chunks) // count
         kept = {name for name in columns if _is_of_texts(self.schema_arrow.field(name).type)}
         repeated = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and _repeats(chunk)]
+        longest: dict[str, int] = {}
         if (usual + sum(int(chunk.total_uncompressed_size) for chunk in repeated)) * at_once > nbytes:
             longest = self._longest_repeated([chunk for chunk in repeated if _PREFIXED not in chunk.encodings], group)
             for chunk in repeated:
@@ -193,7 +196,29 @@ class WholeFile:
                     kept |= {path} if each * at_once * _PARTS > nbytes else set()
                 else:
                     usual += each
-        return _Decoding(min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1))), frozenset(kept))
+        most = min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1)))
+        paged = [self._paged(chunk, count, longest) for chunk in chunks]
+        return _Decoding(most, frozenset(kept), UnevenRows.of(paged, min(most, count), nbytes))
+
+    def _paged(self, chunk: Any, rows: int, longest: Mapping[str, int]) -> PagedChunk:
+        """A column chunk by its pages."""
+        begin, path = chunk.data_page_offset, chunk.path_in_schema
+        return PagedChunk(
+            start=begin,
+            end=min(begin, chunk.dictionary_page_offset or begin) + chunk.total_compressed_size,
+            values=chunk.num_values,
+            rows=rows,
+            nbytes=self._size(chunk),
+            width=self._widths.get(path),
+            repeated=longest.get(path, 0),
+            is_nested=path in self._nested,
+        )
+
+    @cached_property
+    def _nested(self) -> frozenset[str]:
+        """Columns of which a row may have several values."""
+        leaves = [self.schema.column(number) for number in range(len(self.schema))]
+        return frozenset(leaf.path for leaf in leaves if leaf.max_repetition_level)
 
     def _size(self, chunk: Any) -> int:
         """Bytes that the values of a column chunk take in memory, each text that is repeated once."""
@@ -232,6 +257,21 @@ class WholeFile:
         options = {**self._options, "read_dictionary": sorted(paths)}
         return pq.ParquetFile(self._source, metadata=self.metadata, **options)
 
+    def _fitting(
+        self, file: pq.ParquetFile, columns: Sequence[str], group: int, decoding: _Decoding
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group, as many at once as are few enough bytes by what their pages say."""
+        if decoding.uneven is None:
+            yield from self._batches(file, columns, group, decoding.rows)
+            return
+        with opened(self._source) as source:
+            sizes, start = decoding.uneven.sizes(source), 0
+            batches = self._batches(file, columns, group, sizes.fitting(0))
+            while batch := next(batches, None):
+                yield batch
+                start += batch.num_rows
+                file.reader.set_batch_size(sizes.fitting(start))  # Arrow looks at it before each batch
+
     def _batches(self, file: pq.ParquetFile, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
         threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
@@ -240,10 +280,14 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class _Decoding:
-    """How a row group is decoded: ``rows`` at once, and the columns that are ``kept`` in a dictionary at first."""
+    """How a row group is decoded: ``rows`` at once, and the columns that are ``kept`` in a dictionary at first.
+
+    ``uneven``: what may have most of its bytes in few rows.
+    """
 
     rows: int
     kept: frozenset[str]
+    uneven: UnevenRows | None
 
 
 def unpacked(

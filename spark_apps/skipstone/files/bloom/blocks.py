@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skipstone.files.bloom.hashing import Hashes
-from skipstone.files.thrift import CompactReader
+from skipstone.tables.parquet.thrift import CompactReader
 
 #: Numbers of 32 bits, those of a block one after the other.
 Bits = npt.NDArray[np.uint32]

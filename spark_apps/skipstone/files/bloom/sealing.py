@@ -16,7 +16,7 @@ import numpy as np
 from skipstone.files.bloom.blocks import blocks_of, enter, may_hold, read_header
 from skipstone.files.bloom.values import hashes_of_floats
 from skipstone.files.footers import TAIL
-from skipstone.files.thrift import CompactReader, Raw, Struct, encode_struct, with_fields
+from skipstone.tables.parquet.thrift import CompactReader, Raw, Struct, encode_struct, with_fields
 
 #: Filters are checked, and read, in pieces of so many bytes.
 PIECE_BYTES = 64 * 1024

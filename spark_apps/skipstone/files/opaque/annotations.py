@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from skipstone.compat.lineage.opaque import GEOMETRY, VARIANT, Opaque, opaque_fields
 from skipstone.files.footers import TAIL
-from skipstone.files.thrift import Byte, CompactReader, Int32, Raw, Struct, encode_struct, with_fields
+from skipstone.tables.parquet.thrift import Byte, CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 
 #: Fields of a footer and of an element of its schema: the elements; the number of children, the field id, the type.
 _ELEMENTS, _CHILDREN, _FIELD_ID, _LOGICAL_TYPE = 2, 5, 9, 10

@@ -1,0 +1,1 @@
+"""What Parquet files say of themselves beside their footers, in Thrift. Knows no table and decodes no value."""
