@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from skipstone.kernels.partial import pack_bits
+from skipstone.runs.merging.memories.sightings import sight
+from skipstone.sources.feeds.shapes import ORDER_COLUMN, ORIGIN_COLUMN
+from skipstone_core.merging.feeds import KIND_COLUMN, MISSING_COLUMN, READ, UPDATE
+from skipstone_core.merging.merges import KEPT_COLUMN
 from skipstone_core.merging.sightings import (
     ColumnSightings,
     SeenIn,
@@ -57,6 +64,37 @@ def test_a_column_is_judged_by_what_was_and_what_is(
 def test_sightings_add_up_in_any_order(found: list[tuple[str, int]]) -> None:
     parts = [{"x": at(**{name: order})} for name, order in found]
     assert merged_sightings(parts) == merged_sightings(reversed(parts))
+
+
+WRITES = st.lists(
+    st.tuples(st.sampled_from([None, READ, UPDATE]), st.lists(st.sampled_from("hlu"), min_size=2, max_size=2)),
+    max_size=8,
+)
+
+
+@given(WRITES)
+def test_the_last_writes_with_a_column_and_without_it_are_found(writes: list[tuple[str | None, list[str]]]) -> None:
+    """A column is there (h), leaves its value out (u) or lacks (l)."""
+    told = np.array([states for _, states in writes]).reshape(len(writes), 2)
+    table = pa.table(
+        {
+            KEPT_COLUMN: pack_bits(told != "h"),
+            MISSING_COLUMN: pack_bits(told == "u"),
+            KIND_COLUMN: pa.array([kind for kind, _ in writes], pa.string()),
+            ORDER_COLUMN: pa.array([bytes([n]) * 20 for n in range(len(writes))], pa.binary()),
+            ORIGIN_COLUMN: pa.array(["x"] * len(writes), pa.string()),
+        }
+    )
+    expected = {
+        name: merged_sightings([{name: seen(kind, states[at], n)} for n, (kind, states) in enumerate(writes)])[name]
+        for at, name in enumerate("ab" if writes else "")
+    }
+    assert sight(table, ["a", "b"]) == expected
+
+
+def seen(kind: str | None, state: str, number: int) -> ColumnSightings:
+    name = ("read" if kind == READ else "changed") + ("_without" if state == "l" else "")
+    return ColumnSightings(**{name: bytes([number]) * 20})
 
 
 @given(st.dictionaries(st.integers(1, 3000), st.sampled_from(list(SeenIn))), st.text())

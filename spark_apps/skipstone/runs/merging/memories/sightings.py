@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -24,7 +25,7 @@ from skipstone_core.merging.sightings import (
     undeclared,
 )
 
-from skipstone.kernels.partial import unpack_bits
+from skipstone.kernels.partial import Bits, unpack_bits
 from skipstone.sources.feeds.positions import is_first
 from skipstone.sources.feeds.shapes import ORDER_COLUMN, ORIGIN_COLUMN
 
@@ -43,25 +44,37 @@ class FeedMemory:
 
 def sight(writes: pa.Table, columns: Sequence[str]) -> Sightings:
     """Which of ``columns`` some ``writes`` have and lack, and where the last of each kind is."""
-    first = is_first(writes.column(ORDER_COLUMN), writes.column(ORIGIN_COLUMN))
     names = [KEPT_COLUMN, MISSING_COLUMN, KIND_COLUMN]
+    first = is_first(writes.column(ORDER_COLUMN), writes.column(ORIGIN_COLUMN))
     table = pa.table({**{name: writes.column(name) for name in names}, "first": first,
                       "order": writes.column(ORDER_COLUMN)})  # fmt: skip
-    alike = table.group_by([*names, "first"]).aggregate([("order", "max")])
+    alike = table.group_by([*names, "first"]).aggregate([("order", "max")]).sort_by("order_max")
     kept, missing = (unpack_bits(alike.column(name), len(columns)) for name in (KEPT_COLUMN, MISSING_COLUMN))
     absent = kept & ~missing
-    rows = zip(alike.column(KIND_COLUMN).to_pylist(), alike.column("order_max").to_pylist(),
-               alike.column("first").to_pylist(), strict=True)  # fmt: skip
-    found: list[Sightings] = []
-    for at, (kind, order, is_in_first) in enumerate(rows):
-        without = _LAST_ORDER if is_in_first else order
-        has, lacks = (
-            (ColumnSightings(read=order), ColumnSightings(read_without=order))
-            if kind == READ
-            else (ColumnSightings(changed=order), ColumnSightings(changed_without=without))
+    is_read = np.array([kind == READ for kind in alike.column(KIND_COLUMN).to_pylist()], dtype=bool)
+    is_early = np.asarray(alike.column("first").to_numpy(), dtype=bool)
+    orders: list[bytes] = alike.column("order_max").to_pylist()
+    undated = (absent & (~is_read & is_early)[:, None]).any(axis=0)
+    read, changed = is_read[:, None], ~is_read[:, None]
+    lasts = [_lasts(which, orders) for which in (read & ~absent, read & absent, changed & ~absent, changed & absent)]
+    return {
+        name: ColumnSightings(
+            read=lasts[0][at],
+            read_without=lasts[1][at],
+            changed=lasts[2][at],
+            changed_without=_LAST_ORDER if undated[at] else lasts[3][at],
         )
-        found.append({name: lacks if absent[at, n] else has for n, name in enumerate(columns)})
-    return merged_sightings(found)
+        for at, name in enumerate(columns if orders else ())
+    }
+
+
+def _lasts(which: Bits, orders: Sequence[bytes]) -> list[bytes | None]:
+    """For each column the order of the last row that is so; None where none is. ``orders`` ascend."""
+    if not orders:
+        return []
+    last = (len(orders) - 1 - np.argmax(which[::-1], axis=0)).tolist()
+    found = np.asarray(which.any(axis=0)).tolist()
+    return [orders[at] if is_found else None for at, is_found in zip(last, found, strict=True)]
 
 
 def judge_feed(
