@@ -265,3 +265,17 @@ def test_no_server_is_asked_to_delete_files_that_another_table_uses(
     assert not [
         path for method, path, _ in proxy.seen if "purgeRequested=True" in path or "purgeRequested=true" in path
     ]
+
+
+def test_an_expiry_keeps_files_that_another_table_uses(catalog: Catalog, home: WarehouseRef) -> None:
+    table = make_table(catalog, home, 0)
+    other = catalog.create_table(("ns", "other"), ROWS.schema, location=f"file://{home.root}/ns/other")
+    shared, alone = sorted(task.file.file_path for task in table.scan().plan_files())
+    other.add_files([shared])
+    table.overwrite(ROWS)
+    done = expire(table)
+    assert done.snapshots
+    assert [said.partition(" of ")[0] for said in done.told] == ["ns.other uses 1 file"]
+    assert [Path(plain_location(path)).exists() for path in (shared, alone)] == [True, False]
+    assert other.refresh().scan().count() == 3
+    catalog.drop_table(("ns", "other"))

@@ -360,13 +360,16 @@ def test_orphans_are_not_looked_for_where_another_table_lies(place: str, life: L
         clean_orphans(site(life), policy)
 
 
-def test_an_orphan_that_another_table_took_over_stays(life: Life) -> None:
+@pytest.mark.parametrize("by_link", [False, True])
+def test_an_orphan_that_another_table_took_over_stays(by_link: bool, life: Life) -> None:
     left = Path(plain_location(life.table.location()), "data", "left.parquet")
     pq.write_table(life.batch(), left)
     policy = OrphanFilesPolicy(action=OrphanFilesAction.DELETE, older_than_seconds=60)
     clean_orphans(site(life, "00000000-12345678-1"), policy)
     other = life.catalog.create_table(("ns", "other"), SCHEMA)
-    other.add_files([f"file:{left}"])
+    link = Path(life.warehouse.root, "link.parquet")
+    link.symlink_to(left)
+    other.add_files([f"file:{link if by_link else left}"])
     done = clean_orphans(site(life, "00000000-12345678-2"), policy)
     assert (done.deleted, left.exists()) == (1, True)  # the other one that the run before wrote down
     assert other.refresh().scan().count() == 2

@@ -157,7 +157,7 @@ class _Search:
         """Those whose names no file has that another table uses: it may have taken them over, as by ``add_files``."""
         if not marks:
             return ()
-        files = NamedFiles(mark.path for mark in marks)
+        files = NamedFiles(f"{self._base}{mark.path}" for mark in marks)
         names = {name for other in other_tables(self.table) for name in files.names_used_by(other)}
         return [mark for mark in marks if name_of(mark.path) not in names]
 
