@@ -141,6 +141,16 @@ def test_maxwells_own_rows_among_others_are_skipped(maxwell_bed: FeedBed) -> Non
     assert names(maxwell_bed.lines(own, maxwell("insert", {"id": 1, "text": "x"})).left()) == [(1, "x")]
 
 
+def test_tables_of_maxwell_are_chosen_by_name(maxwell_bed: FeedBed) -> None:
+    other = {**maxwell("insert", {"no": 7}), "table": "orders_old"}
+    maxwell_bed.lines(other, maxwell("insert", {"id": 1, "text": "x"}))
+    with pytest.raises(BadData, match="no value for the key column 'id'"):
+        maxwell_bed.left()
+    maxwell_bed.source = {"tables": ("shop.orders",)}
+    assert names(maxwell_bed.left()) == [(1, "x")]
+    assert sorted(maxwell_bed.changes()["_skipstone_op"].to_pylist()) == ["S", "U"]
+
+
 def test_bytes_and_values_of_json_of_maxwell_are_read(maxwell_bed: FeedBed) -> None:
     maxwell_bed.lines(
         maxwell("insert", {"id": 1, "raw": "AP8Q", "text": 1.50, "tags": ["a", "c"]}),
