@@ -14,7 +14,8 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from tests.spark.postgres_history import COLUMNS, Column, connect
+from tests.spark.postgres_columns import COLUMNS, Column
+from tests.spark.postgres_history import connect
 
 KEYS = ("region", "id")
 REGIONS = ("eu", "us-ä'\"\\")
