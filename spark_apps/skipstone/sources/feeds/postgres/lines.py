@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from skipstone.sources.feeds.connect import parsed
 from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Semantics, TableChoice
@@ -27,10 +28,15 @@ def table_of(message: Fields) -> str | None:
     return f"{schema}.{table}" if isinstance(schema, str) and isinstance(table, str) else None
 
 
-def columns_of(message: Fields, part: str) -> list[Fields]:
-    """Return the columns that ``message`` lists in ``part``, none where it has no such part. Raises FeedError."""
+def columns_of(message: Fields, part: str) -> Sequence[Fields]:
+    """Return the columns that ``message``, which ``Wal2JsonLines`` has read, lists in ``part``."""
+    return cast(Sequence[Fields], message.get(part) or ())
+
+
+def _require_columns(message: Fields, part: str) -> Sequence[Fields]:
+    """The same of a message that was not looked at. Raises FeedError."""
     listed = message.get(part, [])
-    if not isinstance(listed, list) or not all(_is_column(column) for column in listed):
+    if not isinstance(listed, list) or not all(map(_is_column, listed)):
         raise FeedError(f"its '{part}' is not a list of columns, as wal2json writes it in format-version 2")
     return listed
 
@@ -78,7 +84,7 @@ class Wal2JsonLines:
 
     def _types(self, message: Fields) -> Iterator[tuple[str, Semantic]]:
         for part in _PARTS:
-            for column in columns_of(message, part):
+            for column in _require_columns(message, part):
                 if not isinstance(column.get("type"), str):
                     raise FeedError(
                         "it does not tell the types of columns, by which values are read: set include-types of "
