@@ -707,6 +707,8 @@ EDITS = (
     Edit("merge-table", "MergeJob", MERGE, {"tableRef.name": "x"}, "spec.tableRef", f"tableRef {NEVER}"),
     Edit("merge-source", "MergeJob", MERGE, {"source.duplicates": "Allow"}, "spec.source", f"source {NEVER}"),
     Edit("merge-keys", "MergeJob", MERGE, {"keys.0.source": "x"}, "spec.keys", f"keys {NEVER}"),
+    Edit("merge-bad-records", "MergeJob", MERGE, {"badRecords": {"policy": "Fail"}}, "spec.badRecords",
+         f"badRecords {EVER}"),
     Edit("merge-sequence-added", "MergeJob", MERGE, {"sequenceBy": "x"}, "spec.sequenceBy", f"sequenceBy {EVER}"),
     Edit("merge-clause-removed", "MergeJob", {**MERGE, "whenNotMatched": [{"action": "Insert"}]},
          {"whenMatched": ABSENT}, "spec.whenMatched", f"whenMatched {EVER}"),
