@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
-from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
@@ -82,7 +81,7 @@ def row(number: int, name: str, **more: Any) -> Row:
 def test_a_generated_column_is_refused_until_it_is_declared(
     bed: MergeBed, limits: DriverShare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "SLICE_BYTES", 300)  # in Spark, one feed is of several slices
+    monkeypatch.setattr("skipstone.runs.merging.slices.slicing.SLICE_BYTES", 300)  # in Spark, several slices
     bed.limits, feed = limits, Feed(bed)
     snapshot = [feed.message("r", row(n, f"n{n}", upper=f"un{n}")) for n in range(6)]
     changes = [feed.message("u", row(1, "new")), feed.message("c", row(9, "c"))]

@@ -20,7 +20,6 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestampType, TimestamptzType
 from pyspark.sql import SparkSession
-from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
@@ -112,7 +111,9 @@ def test_feeds_of_every_tool_change_the_table_as_they_say(
     bed: MergeBed, limits: DriverShare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed.limits = limits
-    monkeypatch.setattr(feed_module, "SLICE_BYTES", 300)  # in Spark, one feed is of several slices
+    monkeypatch.setattr(
+        "skipstone.runs.merging.slices.slicing.SLICE_BYTES", 300
+    )  # in Spark, one feed is of several slices
     orders(bed)
     expected: dict[int, str | None] = {n: f"n{n}" for n in range(20)}
 

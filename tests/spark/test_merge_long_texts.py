@@ -20,8 +20,17 @@ TEXTS = ("a" * 3_000, "b" * 2_000, "", None)
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-@pytest.mark.parametrize("limits", [USUAL_SHARE, ALL_IN_SPARK], ids=["in the driver", "in Spark"])
-def test_rows_get_the_long_texts_of_their_last_changes(tmp_path: Path, limits: DriverShare, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("limits", "held"),
+    [(USUAL_SHARE, None), (ALL_IN_SPARK, None), (ALL_IN_SPARK, 2_000)],
+    ids=["in the driver", "in Spark", "in Spark, again in more ranges"],
+)
+def test_rows_get_the_long_texts_of_their_last_changes(
+    tmp_path: Path, limits: DriverShare, held: int | None, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if held is not None:
+        monkeypatch.setattr("skipstone.runs.merging.slices.slicing.MOST_HELD_BYTES", held)
+        monkeypatch.setattr("skipstone.runs.merging.slices.slicing.RANGE_BYTES", held)
     bed = MergeBed(tmp_path, limits)
     bed.create(SCHEMA, **{"write.merge.mode": mode})
     bed.append([{"id": number, "v": "before", "note": TEXTS[number % 4]} for number in range(200)])

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
-from skipstone.runs.merging import source as source_module
 from skipstone.runs.merging.merge import run_dry
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.requests import (
@@ -77,7 +76,7 @@ def replayed(records: Sequence[Row]) -> dict[int, Row]:
 def test_what_records_of_json_lack_stays_and_several_changes_of_a_key_are_applied_in_turn(
     bed: MergeBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_module, "SLICE_BYTES", 200)
+    monkeypatch.setattr("skipstone.runs.merging.slices.slicing.SLICE_BYTES", 200)
     records: list[Row] = [
         {"id": 0, "seq": 1, "name": "a"},
         {"id": 1, "seq": 1, "name": None, "size": 10},

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
-from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging.merge import run_dry, run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.sinks import FileSink
@@ -107,7 +106,9 @@ def test_one_bad_message_never_stops_a_feed(
     bed: MergeBed, limits: DriverShare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed.limits = limits
-    monkeypatch.setattr(feed_module, "SLICE_BYTES", 700)  # in Spark, one feed is of several slices
+    monkeypatch.setattr(
+        "skipstone.runs.merging.slices.slicing.SLICE_BYTES", 700
+    )  # in Spark, one feed is of several slices
     events(bed)
     first = [
         event("u", 1, after=row(1, "before")),

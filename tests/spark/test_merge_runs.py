@@ -130,7 +130,7 @@ def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
         "merge into t using s on t.id = s.id when matched then update set name = s.name "
         "when not matched then insert (id, name) values (s.id, s.name)",
     )
-    monkeypatch.setattr("skipstone.runs.merging.source.SLICE_BYTES", 2_000)
+    monkeypatch.setattr("skipstone.runs.merging.slices.slicing.SLICE_BYTES", 2_000)
     monkeypatch.setattr("skipstone.runs.merging.rewrite.INSERT_HERE_ROWS", 1)
     report = bed.merge(task_of(bed.source(feed)))
     assert bed.rows() == expected

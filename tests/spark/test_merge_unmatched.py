@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skipstone.runs.merging import feed as feed_module
 from skipstone.runs.merging import rewrite as rewrite_module
 from skipstone.runs.merging.merge import run_dry, run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -90,7 +89,7 @@ def test_a_feed_counts_them_by_row(
 ) -> None:
     bed.limits = limits
     if limits is ALL_IN_SPARK:
-        monkeypatch.setattr(feed_module, "SLICE_BYTES", 500)  # several slices
+        monkeypatch.setattr("skipstone.runs.merging.slices.slicing.SLICE_BYTES", 500)  # in Spark, several slices
         monkeypatch.setattr(rewrite_module, "INSERT_HERE_ROWS", 1)  # and inserted by tasks
     orders(bed, **{"write.merge.mode": mode})
     report = bed.merge(feed(lines(bed, "1.json", *DEBEZIUM)))

@@ -16,8 +16,6 @@ from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.runs.merging import feed as feed_module
-from skipstone.runs.merging import source as source_module
 from skipstone.sources.plain import PlainLimits
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat, SourceSpec
@@ -138,7 +136,9 @@ def left(bed: MergeBed) -> list[dict[str, object]]:
 @HERE_AND_IN_SPARK
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_merges(bed: MergeBed, share: DriverShare, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "SLICE_BYTES", 500)  # in Spark, the source is of several slices
+    monkeypatch.setattr(
+        "skipstone.runs.merging.slices.slicing.SLICE_BYTES", 500
+    )  # in Spark, the source is of several slices
     bed.limits = share
     bed.create(SCHEMA, **{"write.merge.mode": mode})
     bed.append(ROWS[:3], ROWS[3:])
@@ -154,7 +154,7 @@ def apply(bed: MergeBed, tool: ChangeFormat, kind: SourceFormat, path: str) -> N
 
 @pytest.mark.parametrize("share", [USUAL_SHARE, IN_SPARK], ids=["driver", "spark"])
 def test_feeds(bed: MergeBed, share: DriverShare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "SLICE_BYTES", 300)
+    monkeypatch.setattr("skipstone.runs.merging.slices.slicing.SLICE_BYTES", 300)
     bed.limits = share
     bed.create(SCHEMA)
     bed.append(ROWS)

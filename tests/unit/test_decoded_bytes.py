@@ -24,13 +24,12 @@ from skipstone.files.projections import POSITION_COLUMN
 from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.kernels.changes import (
     ChangeReader,
-    PackedRows,
     SlicePart,
     SortRule,
     last_changes,
-    packed_rows,
     write_slice,
 )
+from skipstone.kernels.holding.packing import PackedRows, packed_rows
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile

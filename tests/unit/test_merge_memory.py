@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ VALUE_BYTES = 60
 ROWS = 150_000
 #: Seven times the rows are some 110 MiB more of values, and 10 MiB more of what matches.
 GROWTH, ALLOWANCE = 7, 64 * MIB
+#: What a task holds of long texts: pieces that are read and put together, and a row group that is written.
+LONG_ALLOWANCE = 320 * MIB
 ROW_GROUP_BYTES = 4 * MIB
 #: What is freed goes back to the system at once, so that the peak is what the run held and not what allocators keep.
 ALLOCATORS = {
@@ -89,16 +92,57 @@ def work_of(root: Path, rows: int, group_rows: int, changed: int) -> MergeWork:
 
 def peak_of(root: Path, rows: int, group_rows: int, changed: int) -> int:
     """Peak RSS in bytes of a merge into one file."""
-    work = work_of(root, rows, group_rows, changed)
+    return measured(root, work_of(root, rows, group_rows, changed), rows, len(range(0, rows, changed)))
+
+
+def measured(root: Path, work: MergeWork, rows: int, updated: int) -> int:
+    """Peak RSS in bytes of ``work``, which updates rows of one file of so many ``rows``."""
     (root / "work").write_bytes(pickle.dumps(work))
     command = [sys.executable, "-c", CHILD, str(root / "work")]
     environment = {**os.environ, **ALLOCATORS}
     ended = subprocess.run(command, check=True, timeout=800, capture_output=True, text=True, env=environment)
     found = json.loads(ended.stdout.splitlines()[-1])
-    assert found["updated"] == len(range(0, rows, changed))
+    assert found["updated"] == updated
     written = [path for path in root.rglob("*run-task*.parquet") if pq.read_metadata(path).num_rows == rows]
     assert len(written) == 1
     return int(found["peak"])
+
+
+def work_with_long_texts(root: Path, rows: int, length: int) -> MergeWork:
+    """A merge that gives each of some rows a text of its own, of so many bytes, in slices of 4,096 rows."""
+    root.mkdir()
+    table = Lake(root).create(SCHEMA)
+    table.append(rows_of(0, rows))
+    task = MergeTask(
+        source=SourceSpec(format=SourceFormat.PARQUET, paths=("feed",)),
+        keys=(MergeKey(target="k", source="k"),),
+        when_matched=(MergeClause(action=MergeAction.UPDATE),),
+    )
+    files = read_file_set(table)
+    columns = target_schema(files.schema)
+    plan = plan_merge(task, columns, columns)
+    rule = SortRule(plan.keys, None, {one.name: kind for one in columns if (kind := key_type(one.type))})
+    slices = []
+    for start in range(0, rows, 4_096):
+        numbers = range(start, min(start + 4_096, rows))
+        texts = [f"{number:08}".ljust(length, "x") for number in numbers]
+        feed = pa.table({"k": pa.array(numbers, pa.int64()), "v": texts, "w": pa.repeat("w", len(numbers))})
+        slices.append(replace(write_slice(feed, rule, str(root / f"slice-{start}.parquet")), base=start))
+    (file,) = describe_files(table, files, [0])
+    parts = tuple(SlicePart(number, 0, one.keyed) for number, one in enumerate(slices))
+    return MergeWork(plan=plan, write=write_spec(table, "run"), slices=tuple(slices), files=(FileWork(file, parts),))
+
+
+def test_the_memory_of_a_merge_does_not_grow_with_the_long_texts_of_its_source(tmp_path: Path) -> None:
+    """256 MiB of texts, each of one row."""
+    rows = 16_384
+    short, long = (work_with_long_texts(tmp_path / str(length), rows, length) for length in (100, 16_384))
+    base, found = measured(tmp_path / "100", short, rows, rows), measured(tmp_path / "16384", long, rows, rows)
+    print(f"peak RSS with short texts: {base // MIB} MiB, with long ones: {found // MIB} MiB")
+    assert found - base < LONG_ALLOWANCE
+    (written,) = (tmp_path / "16384").rglob("*run-task*.parquet")
+    for batch in pq.ParquetFile(written).iter_batches(1_024, columns=["k", "v"]):
+        assert batch["v"].to_pylist() == [f"{number:08}".ljust(16_384, "x") for number in batch["k"].to_pylist()]
 
 
 def row_groups() -> list[Any]:

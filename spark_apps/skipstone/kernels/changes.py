@@ -8,7 +8,7 @@ keys that have several, where the merge needs them. Must not know the target.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,8 @@ from skipstone_core.merging.merges import SEVERAL_COLUMN, BoundKey, RepeatedKeys
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical, float_bits, null_rows
+from skipstone.kernels.holding.packing import compacted, is_packed, joined, packed_rows
+from skipstone.kernels.holding.spooling import SourceRows, Spool
 from skipstone.kernels.matching import KeyMatcher
 from skipstone.storage.port import Storage, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
@@ -35,10 +37,9 @@ ROW_GROUP_ROWS = 64 * 1024
 CARRIED_BYTES = 1024 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
-#: Texts of a column that are longer on the average are kept in a dictionary: a file may repeat each of them many times.
-_LONG_BYTES = 256
-#: Bytes of rows from which on all share one dictionary.
-_SHARED_BYTES = 64 * 1024 * 1024
+#: Bytes of a row group, about, and of the rows that a task holds in memory; texts of more are spooled.
+GROUP_BYTES = 16 * 1024 * 1024
+HELD_BYTES = 64 * 1024 * 1024
 #: Bytes of such a dictionary: what is not in it would be decoded at once.
 _DICTIONARY_BYTES = 1 << 30
 
@@ -104,94 +105,6 @@ class SortRule:
         return self.repeated in (RepeatedKeys.EACH, RepeatedKeys.COMPOSED)
 
 
-class PackedRows:
-    """Collects rows of the source; columns of long texts become dictionaries, but those of keys."""
-
-    def __init__(self, schema: pa.Schema, keys: Sequence[BoundKey], columns: Collection[str] | None = None) -> None:
-        """Hold nothing yet; all rows have ``schema``. ``columns``: those that may become dictionaries; None: all."""
-        names = set(schema.names if columns is None else columns) - {key.source for key in keys}
-        self._schema = schema
-        self._texts = [field.name for field in schema if field.name in names and _is_of_texts(field.type)]
-        self._packed: set[str] = set()
-        self._batches: list[pa.RecordBatch] = []
-        #: Bytes in memory of the rows.
-        self.nbytes = 0
-        self._bearable = _SHARED_BYTES
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
-        long = _LONG_BYTES * batch.num_rows
-        found = {name for name in self._texts if batch.num_rows and batch[name].nbytes > long} - self._packed
-        if found:
-            self._packed |= found
-            self._batches = [_packed(one, found) for one in self._batches]
-            self.nbytes = sum(one.nbytes for one in self._batches)
-        self._batches.append(_packed(batch, self._packed))
-        self.nbytes += self._batches[-1].nbytes
-        if self._packed and self.nbytes > self._bearable:
-            self._share()
-
-    def _share(self) -> None:
-        """Let all rows share their dictionaries: each batch came with its own."""
-        whole = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
-        self._batches = whole.to_batches()
-        self.nbytes = sum(one.nbytes for one in self._batches)
-        self._bearable = max(_SHARED_BYTES, 2 * self.nbytes)
-
-    def table(self) -> pa.Table:
-        """All rows; no others follow."""
-        batches, self._batches = self._batches, []
-        fields = [
-            field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in self._packed else field
-            for field in self._schema
-        ]
-        return pa.Table.from_batches(batches, schema=pa.schema(fields)).unify_dictionaries()
-
-
-def _packed(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """``batch`` with ``names`` as dictionaries; its other columns are copied, as one buffer may hold them all."""
-    if not any(not pa.types.is_dictionary(batch.schema.field(name).type) for name in names):
-        return batch
-    columns, fields = [], []
-    for kept, column in zip(batch.schema, batch.columns, strict=True):
-        is_new = kept.name in names and not pa.types.is_dictionary(kept.type)
-        columns.append(column.dictionary_encode() if is_new else _copied(column))
-        fields.append(kept.with_type(columns[-1].type))
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, batch.schema.metadata))
-
-
-def _copied(array: pa.Array) -> pa.Array:
-    """``array`` in memory of its own: a batch of Spark is one buffer, which lives as long as any of its columns."""
-    return pa.concat_arrays([array, array.slice(0, 0)])
-
-
-def packed_rows(changes: pa.Table, keys: Sequence[BoundKey]) -> pa.Table:
-    """``changes`` as ``PackedRows`` holds them."""
-    rows = PackedRows(changes.schema, keys)
-    for batch in changes.to_batches():
-        rows.add(batch)
-    return rows.table()
-
-
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several slices, each column in one chunk: in a dictionary if that is so in one of them."""
-    names = tables[0].column_names
-    packed = [name for name in names if any(pa.types.is_dictionary(table.schema.field(name).type) for table in tables)]
-    for name in packed:
-        at = names.index(name)
-        tables = [
-            table
-            if pa.types.is_dictionary(table.schema.field(at).type)
-            else table.set_column(at, name, table.column(at).dictionary_encode())
-            for table in tables
-        ]
-    return pa.concat_tables(tables).combine_chunks()
-
-
-def _is_of_texts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
 class SortedChanges(NamedTuple):
     """Rows in the order of a slice, the first ``keyed`` of them with keys; ``others`` as of ChangeSlice."""
 
@@ -219,17 +132,20 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
 
 def _write(table: pa.Table, sink: Any) -> None:
     """``sink``: a path or an open file."""
-    use = dictionary_columns(table)
     packed = any(map(pa.types.is_dictionary, table.schema.types))
-    pq.write_table(
-        table,
+    options: dict[str, Any] = {"dictionary_pagesize_limit": _DICTIONARY_BYTES} if packed else {}
+    step = min(ROW_GROUP_ROWS, max(1, GROUP_BYTES * table.num_rows // max(table.nbytes, 1)))
+    with pq.ParquetWriter(
         sink,
-        row_group_size=ROW_GROUP_ROWS,
+        table.schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=use,
-        dictionary_pagesize_limit=_DICTIONARY_BYTES if packed else None,
-    )
+        use_dictionary=dictionary_columns(table),
+        **options,
+    ) as writer:
+        for start in range(0, table.num_rows, step):
+            # Arrow writes the whole dictionary of a column into each row group
+            writer.write_table(compacted(table.slice(start, step)) if packed else table.slice(start, step))
 
 
 def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
@@ -322,16 +238,52 @@ class ChangeReader:
         self._slices = slices
         self._columns = list(dict.fromkeys(columns))
         self._open: dict[int, WholeFile] = {}
+        self._spool = Spool()
+        self._numbers: dict[tuple[object, ...], pa.Table] = {}
         self._cache: LRUCache[tuple[int, int], pa.Table] = LRUCache(_CACHE_BYTES, getsizeof=_table_bytes)
 
-    def read(self, parts: Iterable[SlicePart]) -> pa.Table:
-        """The rows of ``parts``, one after the other, each column in one chunk."""
-        return joined([self._rows(part) for part in parts])
+    def read(self, parts: Iterable[SlicePart]) -> SourceRows:
+        """The rows of ``parts``, one after the other; long texts of many are in a file of this machine."""
+        read = list(parts)
+        names = self._packed({part.slice for part in read})
+        if not names or sum(self._held(part) for part in read) <= HELD_BYTES:
+            return self.table(read)
+        return self._spool.rows([piece for part in read for piece in self._pieces(part, names)])
 
-    def _rows(self, part: SlicePart) -> pa.Table:
-        first, last = part.start // ROW_GROUP_ROWS, max(part.start, part.stop - 1) // ROW_GROUP_ROWS
-        table = pa.concat_tables([self._group(part.slice, group) for group in range(first, last + 1)])
-        return table.slice(part.start - first * ROW_GROUP_ROWS, part.stop - part.start)
+    def table(self, parts: Iterable[SlicePart]) -> pa.Table:
+        """The rows of ``parts`` in memory, each column in one chunk."""
+        return joined([piece for part in parts for piece in self._pieces(part)])
+
+    def _held(self, part: SlicePart) -> int:
+        """Bytes of the rows of a part, about."""
+        one = self._slices[part.slice]
+        return one.held * (part.stop - part.start) // max(one.rows, 1)
+
+    def _packed(self, numbers: Collection[int]) -> list[str]:
+        """The columns that are in dictionaries in some of the slices."""
+        kinds = [self._file(number).schema_arrow.field(name) for number in numbers for name in self._columns]
+        return list(dict.fromkeys(one.name for one in kinds if is_packed(one.type)))
+
+    def _pieces(self, part: SlicePart, spooled: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """The rows of a part by row groups; at least one piece. ``spooled``: columns whose texts are spooled."""
+        starts = self._starts(part.slice)
+        first = max(0, int(np.searchsorted(starts, part.start, side="right")) - 1)
+        last = max(first, int(np.searchsorted(starts, part.stop, side="left")) - 1)
+        for group in range(first, min(last, len(starts) - 2) + 1):
+            begin = max(part.start, int(starts[group]))
+            rows = self._spooled(part.slice, group, spooled) if spooled else self._group(part.slice, group)
+            yield rows.slice(begin - int(starts[group]), max(0, min(part.stop, int(starts[group + 1])) - begin))
+
+    def _starts(self, number: int) -> Int64s:
+        """The first row of each row group of a slice, and the end."""
+        return np.cumsum([0, *self._file(number).group_rows])
+
+    def _spooled(self, number: int, group: int, names: Sequence[str]) -> pa.Table:
+        """A row group with the texts of ``names`` in the spool, where they are put once."""
+        key = (number, group, *names)
+        if key not in self._numbers:
+            self._numbers[key] = self._spool.add(self._file(number).read_group(group, self._columns), names)
+        return self._numbers[key]
 
     def _group(self, number: int, group: int) -> pa.Table:
         if (number, group) in self._cache:

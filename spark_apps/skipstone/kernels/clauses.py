@@ -24,6 +24,7 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.kernels.holding.spooling import SourceRows, SpooledRows
 from skipstone.kernels.partial import kept_columns
 from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, default_scalar, field_id, nulls
 from skipstone.tables.parquetfiles import BATCH_BYTES
@@ -62,6 +63,23 @@ class MatchedBatch:
     choice: Choice
     partial: PartialRows | None = None
     composed: ComposedRows | None = None
+
+
+class Matched(NamedTuple):
+    """Source rows in memory, and which of them belongs to each of some target rows when it is >= 0."""
+
+    source: pa.Table
+    match: Int64s
+
+
+def held_rows(source: SourceRows, match: Int64s) -> Matched:
+    """The source rows of a few target rows; of rows that are not spooled all, which are in memory anyway."""
+    if not isinstance(source, SpooledRows):
+        return Matched(source, match)
+    hits = match >= 0
+    found = np.full(len(match), -1, dtype=np.int64)
+    found[hits] = np.arange(np.count_nonzero(hits))
+    return Matched(source.take(pa.array(match[hits])), found)
 
 
 def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) -> Choice:
@@ -109,18 +127,19 @@ def count_unmatched(plan: MergePlan, source: pa.Table) -> Unmatched:
     return Unmatched(deletes=int(is_delete.sum()))
 
 
-def choose_rows(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:
+def choose_rows(plan: MergePlan, match: Int64s, source: SourceRows, target: Columns) -> Choice:
     """What becomes of target rows: ``match`` is the row of ``source`` that each matches, negative for none.
 
     ``target``: the columns of these rows that ``chosen_by`` names, keyed ``target.x``. Of long texts of the source few
     are held at once.
     """
-    steering = [name for name in _steering(plan) if name in source.column_names]
-    most = rows_at_once(source.select(steering))
+    steering = source.select([name for name in _steering(plan) if name in source.column_names])
+    most = rows_at_once(steering)
     found = [np.zeros(0, dtype=np.int16)]
     for start in range(0, len(match), most):
         columns = {name: column.slice(start, most) for name, column in target.items()}
-        found.append(_choose_some(plan, match[start : start + most], source, columns))
+        held = held_rows(steering, match[start : start + most])
+        found.append(_choose_some(plan, held.match, held.source, columns))
     return np.concatenate(found)
 
 
@@ -181,13 +200,15 @@ def source_columns(source: pa.Table, rows: Int64s | None = None) -> dict[str, pa
     return {f"source.{name}": _chunk(picked.column(name)) for name in picked.column_names}
 
 
-def longest_row(source: pa.Table) -> int:
+def longest_row(source: SourceRows) -> int:
     """Bytes of the longest texts of each column together: what a row that takes values of ``source`` holds at most."""
+    if isinstance(source, SpooledRows):
+        return source.longest_row + longest_row(source.rows)
     texts = [column for column in source.columns if _is_of_texts(column.type)]
     return sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in map(_values, texts))
 
 
-def rows_at_once(source: pa.Table) -> int:
+def rows_at_once(source: SourceRows) -> int:
     """How many rows may take values of ``source`` at once."""
     return max(1, BATCH_BYTES // max(longest_row(source), 1))
 

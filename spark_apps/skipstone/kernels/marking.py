@@ -18,7 +18,8 @@ from skipstone.files.projections import deleted_positions
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
-from skipstone.kernels.clauses import MatchedBatch, apply_clauses, rows_at_once
+from skipstone.kernels.clauses import MatchedBatch, apply_clauses, held_rows, rows_at_once
+from skipstone.kernels.holding.spooling import SourceRows
 from skipstone.kernels.rewriting import GroupMerge
 from skipstone.tables.arrow import nulls
 
@@ -37,7 +38,7 @@ def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
 class FileMarker:
     """Marks the changed rows of one file."""
 
-    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: SourceRows, writer: DataFileWriter) -> None:
         """``source``: the source rows that matches name. ``writer``: takes updated rows, which the caller closes."""
         self._opened = opened
         self._plan = plan
@@ -75,8 +76,9 @@ class FileMarker:
         for batch in self._rows(group, positions[updated]):
             stop = start + batch.num_rows
             part = slice(start, stop)
+            held = held_rows(self._source, match[part])
             rows = MatchedBatch(
-                batch, self._source, match[part], choice[part], self._plan.partial, composed and composed.part(part)
+                batch, held.source, held.match, choice[part], self._plan.partial, composed and composed.part(part)
             )
             self._writer.write(apply_clauses(rows, self._plan.target_clauses))
             start = stop

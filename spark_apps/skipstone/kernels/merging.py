@@ -23,14 +23,7 @@ from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.changes import (
-    ChangeReader,
-    ChangeSlice,
-    SlicePart,
-    first_of_others,
-    packed_rows,
-    source_keys,
-)
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
 from skipstone.kernels.clauses import (
     NO_CLAUSE,
     TOO_LATE,
@@ -50,6 +43,8 @@ from skipstone.kernels.clauses import (
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.composing import compose, composed_choice
 from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
+from skipstone.kernels.holding.packing import packed_rows
+from skipstone.kernels.holding.spooling import SourceRows
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
@@ -158,7 +153,7 @@ class _Merger:
         self._deletes: list[bytes] = []
         self._delete_paths: list[str] = []
 
-    def rewrite(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
+    def rewrite(self, opened: OpenDataFile, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
         """Write a file again, by a writer of its own: rows of files far apart in the key range do not mix."""
         writer = self._new_writer()
         rewriter = FileRewriter(opened, self.work.plan, source, writer)
@@ -166,7 +161,7 @@ class _Merger:
             rewriter.write(number, group)
         self._written += [file.to_row() for file in writer.close()]
 
-    def mark(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
+    def mark(self, opened: OpenDataFile, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
         """Delete the changed rows of a file by position; updated rows of all such files share their new files."""
         write, lineage = self.work.write, self.work.lineage
         # a vector stands for all deletes by position of its file
@@ -385,7 +380,7 @@ def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: Ch
     groups = range(len(opened.group_rows))
     if not one.parts:
         return [_unmatched(opened, group) for group in groups]
-    columns = source_keys(keys.read(one.parts), plan.keys)
+    columns = source_keys(keys.table(one.parts), plan.keys)
     matcher = KeyMatcher(columns)
     return [
         _match_group(opened, group, plan, matcher)
@@ -429,7 +424,7 @@ def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) ->
     return np.where(pc.fill_null(holds, fill_value=False).to_numpy(zero_copy_only=False), match, UNMATCHED)
 
 
-def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:
+def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: SourceRows, match: Int64s) -> Choice:
     """The clause of each live row of a row group; reads only the target columns that choosing needs."""
     names = chosen_by(plan, matched=bool((match != UNMATCHED).any()))
     if not names:
@@ -478,8 +473,11 @@ def _picked_rows(
     for start in range(0, one.rows, step):
         stop = min(one.rows, start + step)
         here = rows[(rows >= start) & (rows < stop)] - start
-        if len(here):
-            yield here + start, reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
+        source = reader.read([SlicePart(number, start, stop)]) if len(here) else _NO_SOURCE
+        most = rows_at_once(source)
+        for first in range(0, len(here), most):
+            part = here[first : first + most]
+            yield part + start, source.take(pa.array(part))
 
 
 def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -26,9 +26,11 @@ from skipstone.kernels.clauses import (
     MatchedBatch,
     apply_clauses,
     changed_columns,
+    held_rows,
     rows_at_once,
     with_changes,
 )
+from skipstone.kernels.holding.spooling import SourceRows
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class GroupMerge:
 class FileRewriter:
     """Writes one touched file again."""
 
-    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: SourceRows, writer: DataFileWriter) -> None:
         """``source``: the source rows that matches name. ``writer``: takes the rows, which the caller closes."""
         self._opened = opened
         self._plan = plan
@@ -144,7 +146,8 @@ class FileRewriter:
                 stop = start + rows.num_rows
                 match, choice = merge.match[start:stop], merge.choice[start:stop]
                 composed = merge.composed and merge.composed.part(slice(start, stop))
-                yield MatchedBatch(rows, self._source, match, choice, self._plan.partial, composed)
+                held = held_rows(self._source, match)
+                yield MatchedBatch(rows, held.source, held.match, choice, self._plan.partial, composed)
                 start = stop
 
     @cached_property

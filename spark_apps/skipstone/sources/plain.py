@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.merging.merges import BoundKey
 
-from skipstone.kernels.changes import PackedRows
+from skipstone.kernels.holding.packing import PackedRows
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn

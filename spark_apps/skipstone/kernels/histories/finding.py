@@ -13,7 +13,8 @@ import pyarrow as pa
 from skipstone_core.merging.merges import MergePlan
 
 from skipstone.kernels.canonical import Int64s
-from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, joined
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others
+from skipstone.kernels.holding.spooling import SourceRows, picked
 from skipstone.kernels.partial import Bits
 
 
@@ -21,7 +22,7 @@ from skipstone.kernels.partial import Bits
 class Histories:
     """The changes of some keys: those of key i are the rows [starts[i], stops[i]) of ``changes``, the oldest first."""
 
-    changes: pa.Table
+    changes: SourceRows
     starts: Int64s
     stops: Int64s
 
@@ -36,6 +37,20 @@ class KeyedRows:
 
     slice: int
     rows: Int64s
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Changes of keys: the ``rows`` of ``parts``, key by key, and how many each key has."""
+
+    parts: tuple[SlicePart, ...]
+    rows: Int64s
+    counts: Int64s
+
+    @property
+    def read(self) -> int:
+        """Rows of the parts."""
+        return sum(part.stop - part.start for part in self.parts)
 
 
 @dataclass
@@ -59,30 +74,28 @@ class HistoryReader:
 
     def read(self, keyed: Sequence[KeyedRows]) -> Histories:
         """The changes of the keys of some rows."""
-        tables, starts, stops, read = [], [], [], 0
-        for one in keyed:
-            table, counts = self._read(one.slice, one.rows)
-            ends = read + np.cumsum(counts)
-            tables.append(table)
-            starts.append(ends - counts)
-            stops.append(ends)
-            read += table.num_rows
-        return Histories(joined(tables), np.concatenate(starts), np.concatenate(stops))
+        found = [self._find(one.slice, one.rows) for one in keyed]
+        begins = np.cumsum([0, *(one.read for one in found)])[:-1]
+        rows = np.concatenate([one.rows + begin for one, begin in zip(found, begins, strict=True)])
+        counts = np.concatenate([one.counts for one in found])
+        source = self.reader.read([part for one in found for part in one.parts])
+        ends = np.cumsum(counts)
+        return Histories(picked(source, pa.array(rows)), ends - counts, ends)
 
-    def _read(self, number: int, keyed: Int64s) -> tuple[pa.Table, Int64s]:
-        """The changes of keys of one slice, key by key, and how many each has."""
+    def _find(self, number: int, keyed: Int64s) -> _Found:
+        """Where the changes of keys of one slice are."""
         one, firsts = self.slices[number], self._first_of_others(number)
         lower, upper = np.searchsorted(firsts, keyed, side="left"), np.searchsorted(firsts, keyed, side="right")
         start, stop, begin = int(lower[0]), int(upper[-1]), one.rows - one.others
-        others = self.reader.read([SlicePart(number, begin + start, begin + stop)])
-        last = self.reader.read([SlicePart(number, int(keyed[0]), int(keyed[-1]) + 1)])
+        others = SlicePart(number, begin + start, begin + stop)
+        last = SlicePart(number, int(keyed[0]), int(keyed[-1]) + 1)
         counts = np.asarray(upper - lower + 1, dtype=np.int64)
         is_last = np.zeros(int(counts.sum()), dtype=bool)
         is_last[np.cumsum(counts) - 1] = True
-        picked = np.empty(len(is_last), dtype=np.int64)
-        picked[is_last] = others.num_rows + keyed - keyed[0]
-        picked[~is_last] = np.flatnonzero(np.isin(firsts[start:stop], keyed))
-        return joined([others, last]).take(pa.array(picked)), counts
+        rows = np.empty(len(is_last), dtype=np.int64)
+        rows[is_last] = stop - start + keyed - keyed[0]
+        rows[~is_last] = np.flatnonzero(np.isin(firsts[start:stop], keyed))
+        return _Found((others, last), rows, counts)
 
     def _first_of_others(self, number: int) -> Int64s:
         if number not in self._firsts:

@@ -32,18 +32,17 @@ from skipstone_core.merging.feeds import (
     truncated,
 )
 from skipstone_core.merging.holds import HeldRow
-from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, plan_merge
 from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 
-from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
+from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.holding.packing import PackedRows
 from skipstone.kernels.partial import unpack_bits
 from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
 from skipstone.runs.merging.memories.sightings import Sightings, judge_feed, sight
-from skipstone.runs.merging.scratch import Scratch
+from skipstone.runs.merging.slices.scratch import Scratch
+from skipstone.runs.merging.slices.slicing import ANSWER, BoundedRows, bounded, slices_of
 from skipstone.runs.merging.source import (
-    ANSWER,
-    ANSWER_DDL,
-    SLICE_BYTES,
     Changes,
     Leaves,
     SourceSite,
@@ -151,7 +150,7 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
             return None
     rows = changes
 
-    def sliced(feed: _Feed) -> list[object]:
+    def sliced(feed: _Feed) -> Sequence[object]:
         return [opened(caught(lambda: _slice(rows, feed.resolution, site.scratch), site.scratch.where))]
 
     return _settled(site, _with_truncation(feed, site, files, find_truncation(changes)), table, sliced)
@@ -186,12 +185,11 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     if feed.target.allow_truncate:
         found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
         feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
-    by_key = _by_key(frame, site, feed.planned.plan)
+    keys = [sf.col(quoted(key.source)) for key in feed.planned.plan.keys]
 
-    def sliced(feed: _Feed) -> list[object]:
-        kernel = _slice_kernel(feed.schema, feed.resolution, site.scratch)
-        answers = map_batches(by_key, kernel, ANSWER_DDL).collect()
-        return [opened(bytes(answer.answer)) for answer in answers]
+    def sliced(feed: _Feed) -> Sequence[object]:
+        schema, how, size = feed.schema, feed.resolution, site.listing.total_bytes
+        return slices_of(frame, keys, size, lambda most: _slice_kernel(schema, how, site.scratch, most)).answers
 
     return _settled(site, feed, table, sliced)
 
@@ -201,7 +199,7 @@ def _held(site: SourceSite, table: Table) -> HeldTable:
     return HeldTable.of(site.memory, table, json.dumps(sorted(key.target for key in site.task.keys)))
 
 
-def _settled(site: SourceSite, feed: _Feed, table: Table, sliced: Callable[[_Feed], list[object]]) -> Changes:
+def _settled(site: SourceSite, feed: _Feed, table: Table, sliced: Callable[[_Feed], Sequence[object]]) -> Changes:
     """The changes of ``feed``, ``sliced`` until no message is applied in part."""
     while True:
         parts = [part for part in sliced(feed) if isinstance(part, FeedSlice)]
@@ -418,25 +416,17 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _by_key(frame: DataFrame, site: SourceSite, plan: MergePlan) -> DataFrame:
-    """All changes of a key in one partition: one partition for a small feed, ranges of keys for a large one."""
-    count = -(-site.listing.total_bytes // SLICE_BYTES)
-    if count <= 1:
-        return frame.coalesce(1)
-    return frame.repartitionByRange(count, *(sf.col(quoted(key.source)) for key in plan.keys))
-
-
 def _slice_kernel(
-    schema: pa.Schema, how: Resolution, scratch: Scratch
+    schema: pa.Schema, how: Resolution, scratch: Scratch, most: int | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         def work() -> FeedSlice:
-            rows = PackedRows(schema, how.keys, how.columns)
+            rows = BoundedRows(lambda: PackedRows(schema, how.keys, how.columns), most)
             for batch in batches:
                 rows.add(table_batch(batch, schema))
             return _slice(rows.table(), how, scratch)
 
-        answer = caught(work, scratch.where)
+        answer = caught(lambda: bounded(work), scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)
 
     return kernel

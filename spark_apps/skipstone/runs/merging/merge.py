@@ -44,7 +44,7 @@ from skipstone.runs.merging.memories.replaying import take_changes
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
-from skipstone.runs.merging.scratch import Scratch, open_scratch
+from skipstone.runs.merging.slices.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, Leaves, SourceSite, read_changes, read_changes_here
 from skipstone.runs.reporting.leftout import (
     defaulted_summary,

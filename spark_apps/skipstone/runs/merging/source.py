@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField, StringType, UnknownType, UUIDType
 from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
@@ -34,14 +34,16 @@ from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, P
 from skipstone_core.merging.unused import MAX_UNUSED, Names, merge_names, refuse_unknown
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
+from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.holding.packing import PackedRows
 from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
 from skipstone.runs.merging.leavingout import RejectedChanges, require_allowed
 from skipstone.runs.merging.plainrejects import NOTED, PlainRejects, RejectedRow, left_out, rejected_rows
 from skipstone.runs.merging.presence import Presence
-from skipstone.runs.merging.scratch import Scratch
+from skipstone.runs.merging.slices.scratch import Scratch
+from skipstone.runs.merging.slices.slicing import ANSWER, BoundedRows, bounded, slices_of, unpacked_bytes
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.columns import file_names
 from skipstone.sources.groups import ColumnGroup, quoted
@@ -66,14 +68,7 @@ from skipstone.tables.filesets import FileSet
 from skipstone.tables.records.heldrows import HeldTable, HoldsMemory
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import caught, opened
-from skipstone.tasks.mapping import map_batches
 from skipstone.tasks.share import DriverShare
-
-#: Source bytes per slice. A slice is sorted in the memory of one task.
-SLICE_BYTES = 64 * 1024 * 1024
-#: What a task that writes a slice answers, as Arrow and as Spark have it.
-ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
-ANSWER_DDL = "answer binary not null"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,18 +298,15 @@ def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: 
     record = [] if rejects is None else [RECORD_COLUMN]
     frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *record, *absent, *unused)
     told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
-    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told, tuple(counted), rejects), rule, site.scratch)
-    answers = map_batches(_sliced(frame, site, columns, plan), kernel, ANSWER_DDL).collect()
-    return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), SliceAnswer)]
-
-
-def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn], plan: MergePlan) -> DataFrame:
-    """All rows of a key in one partition: one partition for a small source, ranges of keys for a large one."""
-    count = -(-site.listing.total_bytes // SLICE_BYTES)
-    if count <= 1:
-        return frame.coalesce(1)
+    rows = SliceRows(_kernel_schema(columns), told, tuple(counted), rejects)
     named = {column.name: column for column in columns}
-    return frame.repartitionByRange(count, *(_range_column(named[key.source]) for key in plan.keys))
+    keys = [_range_column(named[key.source]) for key in plan.keys]
+    size = unpacked_bytes(site.listing, site.task.source.format, {column.source for column in columns})
+    slices = slices_of(frame, keys, size, lambda most: _slice_kernel(rows, rule, site.scratch, most))
+    for one in slices.dropped:
+        if isinstance(one, SliceAnswer) and one.part is not None and site.rejects is not None:
+            site.rejects.storage.delete(one.part)
+    return [one for one in slices.answers if isinstance(one, SliceAnswer)]
 
 
 def _range_column(column: SourceColumn) -> SparkColumn:
@@ -335,19 +327,19 @@ def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 
 def _slice_kernel(
-    made: SliceRows, rule: SortRule, scratch: Scratch
+    made: SliceRows, rule: SortRule, scratch: Scratch, most: int | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answer = caught(lambda: _write_partition(batches, made, rule, scratch), scratch.where)
+        rows = BoundedRows(lambda: PackedRows(made.held_schema, rule.keys, made.schema.names), most)
+        answer = caught(lambda: bounded(lambda: _write_partition(batches, rows, made, rule, scratch)), scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)
 
     return kernel
 
 
 def _write_partition(
-    batches: Iterable[pa.RecordBatch], made: SliceRows, rule: SortRule, scratch: Scratch
+    batches: Iterable[pa.RecordBatch], rows: BoundedRows, made: SliceRows, rule: SortRule, scratch: Scratch
 ) -> SliceAnswer:
-    rows = PackedRows(made.held_schema, rule.keys, made.schema.names)
     unused: list[Mapping[str, int]] = [dict.fromkeys(made.counted, 0)]
     bad: list[pa.RecordBatch] = []
     for batch in batches:

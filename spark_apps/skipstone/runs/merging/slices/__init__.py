@@ -1,0 +1,1 @@
+"""Slices of a source: by which ranges of keys it is written down, and where."""
