@@ -181,6 +181,16 @@ def test_files_with_too_much_to_decode_are_left_to_tasks(typed: Bed, monkeypatch
         assert (len(found.only.driver.scanned), staged(found.only)) == (scanned, 1 - scanned)
 
 
+def test_rows_of_more_bytes_than_the_driver_holds_are_left_to_tasks(
+    typed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows may be of any length."""
+    for most, here in ((1, 0), (1_000_000, 3)):
+        monkeypatch.setattr(index_use, "DRIVER_BYTES", most)
+        first = typed.query(f"select {PLAIN} from {TABLE} where text = 'text7'").only
+        assert (len(first.driver.ordinals) if first.driver else 0, staged(first)) == (here, 3 - here)
+
+
 _FEW = f"(select * from {TABLE} where k > 0) t where text = 'text7'"
 
 

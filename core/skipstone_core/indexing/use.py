@@ -49,6 +49,8 @@ FEW_ROWS_SIDE_PART = 0.5
 WORTH_A_JOB_BYTES = 128 * 1024 * 1024
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
 JOB_BYTES = 32 * 1024 * 1024
+#: Bytes in memory of rows that the driver reads of a relation by their positions, or of an index.
+DRIVER_BYTES = 256 * 1024 * 1024
 #: Bytes, as they are in memory, that the driver decodes at most of files of which no index tells anything: where tasks
 #: have many cores, and where they have no more than the driver.
 DECODED_BYTES = 256 * 1024 * 1024

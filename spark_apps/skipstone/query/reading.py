@@ -192,37 +192,36 @@ def _looked_at(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def answered_rows(
-    table: Table, plan: ReadPlan, names: Sequence[str], most: int | None = None
+    table: Table, plan: ReadPlan, names: Sequence[str], budget: ReadBudget | None = None
 ) -> list[pa.RecordBatch] | None:
-    """All rows that the plan's answer holds; None when there is none, its index cannot be read, or more than ``most``
-    rows match, those that are deleted among them.
+    """All rows that the plan's answer holds; None when there is none, its index cannot be read, or more match than
+    ``budget`` allows, those that are deleted among them.
     """
     if plan.answer is None:
         return None
     try:
-        found = _matching_entries(plan, plan.answer, names, most)
+        found = _matching_entries(plan, plan.answer, names, budget)
+    except BudgetSpent:
+        return None
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         logger.warning("index %s cannot be read, its files are read instead: %s", plan.answer.name, error)
-        return None
-    if found is None:
         return None
     deleted = _deleted_rows(table, plan, [keys for keys, _ in found])
     return [rows.filter(pa.array(~np.isin(keys, deleted))) for keys, rows in found]
 
 
 def _matching_entries(
-    plan: ReadPlan, answer: IndexAnswer, names: Sequence[str], most: int | None
-) -> list[tuple[npt.NDArray[np.int64], pa.RecordBatch]] | None:
-    """Where matching rows are, and the rows; None when they are more than ``most``."""
-    schema, found, count = arrow_schema(plan.files.schema), [], 0
+    plan: ReadPlan, answer: IndexAnswer, names: Sequence[str], budget: ReadBudget | None
+) -> list[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+    """Where matching rows are, and the rows. Raises BudgetSpent."""
+    schema, found = arrow_schema(plan.files.schema), []
     for rows in read_answer(answer):
         fields = [pa.field(POSITION_COLUMN, pa.int64()), *(schema.field(name) for name in rows.columns)]
         columns = [pa.array(rows.keys), *rows.columns.values()]
         matching = matching_rows(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), plan.predicate)
         found.append((matching[POSITION_COLUMN].to_numpy(), matching.select(names)))
-        count += matching.num_rows
-        if most is not None and count > most:
-            return None
+        if budget is not None:
+            budget.spend(rows=matching.num_rows, nbytes=matching.nbytes)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -38,6 +39,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from skipstone_core.errors import BadData
+from skipstone_core.indexing import use
 from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, may_decode, part_in_pages
 
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
@@ -271,7 +273,9 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
         batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
     except BudgetSpent:
         logger.debug("%d files have more rows than the driver takes", len(chosen.scanned))
-    answered = answered_rows(table, plan, names, limits.rows) if chosen.takes_answer else None
+    answered = (
+        answered_rows(table, plan, names, ReadBudget(limits.rows, use.DRIVER_BYTES)) if chosen.takes_answer else None
+    )
     if answered is None:
         read = replace(read, takes_answer=False)
     done = {
@@ -285,12 +289,15 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
 
 
 def _by_positions(table: Table, plan: ReadPlan, chosen: DriverRead) -> tuple[list[pa.RecordBatch], DriverRead]:
-    """The rows of the files that are read by position; none when one of them is for Spark alone."""
+    """The rows of the files that are read by position; none if one is for Spark alone, or they are too much."""
+    budget = ReadBudget(sys.maxsize, use.DRIVER_BYTES)  # how many rows there are is known
     try:
-        return list(rows_of_files(table, plan, chosen.columns.names, chosen.ordinals)), chosen
+        return list(rows_of_files(table, plan, chosen.columns.names, chosen.ordinals, budget)), chosen
     except BadData as error:
         logger.debug("the driver cannot read files by position: %s", error)
-        return [], replace(chosen, ordinals=())
+    except BudgetSpent:
+        logger.debug("the rows of %d files are more bytes than the driver takes", len(chosen.ordinals))
+    return [], replace(chosen, ordinals=())
 
 
 def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> LocalRelation:
