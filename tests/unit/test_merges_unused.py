@@ -58,7 +58,16 @@ def test_a_key_under_another_name_is_no_slip() -> None:
     assert judged("usercode", "id", "city", task=task).unused == ()
 
 
-@pytest.mark.parametrize("source", [("id", "usercode", "city"), ("id", " city", "UserCode"), ("id", "city\ufeff")])
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("id", "usercode", "city"),
+        ("id", " city", "UserCode"),
+        ("id", "city\ufeff"),
+        ("id", "ci\u00adty"),
+        ("id", "\u200e \u00a0city"),
+    ],
+)
 def test_twins_are_refused(source: tuple[str, ...]) -> None:
     with pytest.raises(BadData, match="names are exact"):
         judged(*source)

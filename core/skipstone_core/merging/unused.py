@@ -24,8 +24,8 @@ MAX_UNUSED, MAX_NAMED = 20, 5
 _MAX_NAME = 100
 #: Characters that separate the fields of text files; a name that holds one is probably several names.
 _DELIMITERS = (";", "\t", "|", ",")
-#: What stands around a name without being seen; ``str.strip`` takes the other blanks.
-_UNSEEN = "\ufeff\u200b\u200c\u200d\u2060\0"
+#: Categories of characters that are not seen, wherever they stand: marks of byte order and direction, soft hyphens.
+_UNSEEN = ("Cc", "Cf")
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,8 @@ class Names:
 
 def plain_name(name: str) -> str:
     """``name`` without what people do not see or do not mean: case, blanks around it, forms of accents."""
-    text = unicodedata.normalize("NFC", name)
-    while text != (shorter := text.strip().strip(_UNSEEN)):
-        text = shorter
-    return text.casefold()
+    seen = (character for character in name if unicodedata.category(character) not in _UNSEEN)
+    return unicodedata.normalize("NFC", "".join(seen).strip()).casefold()
 
 
 def refuse_twins(names: Names) -> None:
@@ -300,7 +298,8 @@ def _refuse_twins(names: Names, file: SourceNames) -> None:
 
 
 def _pair(column: str, source: str) -> str:
-    return f"{{column: {json.dumps(column, ensure_ascii=False)}, from: {json.dumps(source, ensure_ascii=False)}}}"
+    column, source = (json.dumps(name, ensure_ascii=not name.isprintable()) for name in (column, source))
+    return f"{{column: {column}, from: {source}}}"
 
 
 def _mapping_remedy(names: Names, file: SourceNames) -> str:
