@@ -73,6 +73,12 @@ def test_twins_are_refused(source: tuple[str, ...]) -> None:
         judged(*source)
 
 
+@pytest.mark.parametrize("names", [("sep=;",), ("sep=", "_c1"), ("_c1", "sep=")])
+def test_a_line_for_spreadsheets_is_not_taken_for_a_header(names: tuple[str, ...]) -> None:
+    with pytest.raises(BadData, match="remove that line"):
+        require_delimiter([SourceNames("f", names)], ",", {"id"})
+
+
 def test_a_clause_that_finds_no_column_but_keys_is_refused() -> None:
     with pytest.raises(BadData, match=r"2 columns \('a', 'b'\) beside its keys"):
         judged("id", "a", "b")

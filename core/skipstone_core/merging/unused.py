@@ -119,6 +119,7 @@ def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Set[s
     """
     meant = {plain_name(name) for name in known}
     for file in files:
+        _refuse_hint(file, known)
         for name in () if known & set(file.names) else file.names:
             for other in _DELIMITERS:
                 parts = name.split(other)
@@ -129,6 +130,16 @@ def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Set[s
                         f"cut into {len(parts)} columns: set source.options.delimiter to {_shown(other)}",
                         "spec.source.options.delimiter",
                     )
+
+
+def _refuse_hint(file: SourceNames, known: Set[str]) -> None:
+    """Spreadsheets write a line such as ``sep=;`` before the header."""
+    if len(file.names) <= 2 and any(name.startswith("sep=") for name in set(file.names) - known):
+        raise _unused(
+            f"'{file.example}' begins with a line that tells spreadsheets the delimiter ('sep='), in the place of its "
+            "header: remove that line",
+            "spec.source.paths",
+        )
 
 
 def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[SourceNames]) -> Names:
