@@ -268,7 +268,7 @@ def test_a_change_whose_row_is_not_known_stops_the_feed_and_names_its_place(bed:
     ):
         text = bad if isinstance(bad, str) else json.dumps(bad)
         bed.text("stuck.json", json.dumps(good) + "\n" + text + "\n")
-        with pytest.raises(BadData, match=rf"'feeds/stuck.json', line 2: .*{said}.*badRecords leaves out no change"):
+        with pytest.raises(BadData, match=rf"'feeds/stuck.json', line 2: .*{said}.*badRecords leaves out only changes"):
             merge(bed, "feeds/stuck.json", consume=ConsumePolicy.NEW, consumer="s")
     assert names(bed)[1] == "n1"
     bed.text("stuck.json", json.dumps(good) + "\n")

@@ -228,10 +228,7 @@ def _explained(batches: Iterator[pa.RecordBatch], target: FeedTarget) -> Iterato
         if not target.rejects or error.reason is not Reason.BAD_RECORDS:
             raise
         message = str(error).removeprefix(f"{error.field}: ")
-        why = (
-            "badRecords leaves out no change whose row or place in the feed is not known: correct the message in the "
-            "file, or take the file out of source.paths"
-        )
+        why = "badRecords leaves out only changes whose row and whose place in the feed are known"
         raise BadData(error.reason, f"{message} ({why})", field=error.field) from error
 
 
