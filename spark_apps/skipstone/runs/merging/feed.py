@@ -206,10 +206,12 @@ def _settled(site: SourceSite, feed: _Feed, table: Table, sliced: Callable[[_Fee
         if feed.holding is None:
             return _kept(site, feed, table, parts)
         links = [link for part in parts for link in part.links]
-        stops = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
-        if all(key in feed.holding.stops for key in stops):
+        known = feed.holding.stops
+        found = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
+        earlier = {key: stop for key, stop in found.items() if key not in known or stop.order < known[key].order}
+        if not earlier:
             return _kept(site, feed, table, parts)
-        feed = replace(feed, holding=replace(feed.holding, stops={**feed.holding.stops, **stops}))
+        feed = replace(feed, holding=replace(feed.holding, stops={**known, **earlier}))
 
 
 def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn]) -> tuple[NestedField, ...]:
