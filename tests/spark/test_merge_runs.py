@@ -75,6 +75,8 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
         "rowsUnmatched": 1,
         "rowsUnmatchedDeletes": 1,
         "rowsUnmatchedUpdates": 0,
+        "rowsRejected": 0,
+        "rowsWaiting": 0,
         "rowsMatched": 3,
         "rowsUpdated": 2,
         "rowsDeleted": 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from skipstone_core.codec import encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.history.commits import (
     MAX_RECORD_BYTES,
@@ -25,6 +26,7 @@ from skipstone_core.history.commits import (
     find_outcome,
 )
 from skipstone_core.indexing.snapshots import DeleteKind, is_delete_newer
+from skipstone_core.merging.merges import MergeCounts
 from skipstone_core.reasons import Reason
 
 RECORD = TxnRecord(time_ms=1, snapshot_id=7)
@@ -51,6 +53,18 @@ def test_a_record_is_read_back_as_it_was_written(record: TxnRecord) -> None:
 def test_a_record_never_takes_more_than_its_bytes(path: str, counts: dict[str, int]) -> None:
     record = TxnRecord(time_ms=1, rejected_path=path, counts=counts)
     assert len(encode_record(record).encode()) <= MAX_RECORD_BYTES
+
+
+@pytest.mark.parametrize("most", [9, 999_999, 10**9 - 1, 2**40, 2**63 - 1])
+def test_a_record_of_a_merge_of_any_size_is_kept(most: int) -> None:
+    """A commit that cannot be remembered would fail, and so would every attempt after it."""
+    counts = dict.fromkeys(encode(MergeCounts()), most)
+    record = TxnRecord(
+        time_ms=2**43, snapshot_id=2**63 - 1, sequence_number=2**40, counts=counts, source_digest="d" * 64
+    )
+    kept = decode_record(encode_record(record))
+    assert (kept.source_digest, kept.snapshot_id) == ("d" * 64, 2**63 - 1)
+    assert most > 2**40 or kept.counts["rowsDeleted"] == most
 
 
 def test_a_rejected_path_too_long_to_keep_gives_way_to_the_counts() -> None:

@@ -17,7 +17,9 @@ from skipstone_core.reasons import Reason
 MAX_RECORD_BYTES = 512
 _DERIVED = frozenset({"rowsRead", "rowsMatching", "rowsSuperseded", "rowsUnmatched"})
 #: Counts that are zero of most jobs, and left out of records then.
-_SPARSE = frozenset({"rowsUnmatchedDeletes", "rowsUnmatchedUpdates"})
+_SPARSE = frozenset({"rowsUnmatchedDeletes", "rowsUnmatchedUpdates", "rowsWaiting"})
+#: Counts of merges that say most.
+_MOST = frozenset({"rowsSource", "rowsUpdated", "rowsDeleted", "rowsInserted", "rowsRejected", "rowsLoaded", "segment"})
 UNTOLD = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
     "expired; look for its rows in the table, and delete the job."
@@ -139,14 +141,15 @@ def encode_record(record: TxnRecord) -> str:
     """Compact JSON of at most 512 bytes.
 
     What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes, then those of rows
-    that follow from others.
+    that follow from others, then all but a few, then these: a commit does not fail for the sake of its counts.
     """
     record = replace(record, counts={name: n for name, n in record.counts.items() if n or name not in _SPARSE})
     short = replace(record, counts={name: value for name, value in record.counts.items() if value})
     bare = replace(short, rejected_path=None)
     lean = replace(bare, counts={name: value for name, value in bare.counts.items() if not name.startswith("bytes")})
     least = replace(lean, counts={name: value for name, value in lean.counts.items() if name not in _DERIVED})
-    for candidate in (record, short, bare, lean, least):
+    most = replace(least, counts={name: value for name, value in least.counts.items() if name in _MOST})
+    for candidate in (record, short, bare, lean, least, most, replace(most, counts={})):
         text = json.dumps(_short_keys(candidate), separators=(",", ":"), ensure_ascii=False)
         if len(text.encode()) <= MAX_RECORD_BYTES:
             return text
