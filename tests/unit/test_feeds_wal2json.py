@@ -134,6 +134,13 @@ def test_a_column_that_was_dropped_is_not_missed(bed: FeedBed) -> None:
     assert [row["text"] for row in bed.left() if isinstance(row, dict)] == [MISSING]
 
 
+def test_an_identity_that_is_not_whole_any_more_may_leave_values_out(bed: FeedBed) -> None:
+    """The table was altered from FULL to its primary key, and its only other column is large."""
+    whole = message("U", 1, {"id": 1, "text": "b"}, {"id": 1, "text": None})
+    bed.lines(whole, message("D", 2, None, {"id": 9, "text": "c"}), message("U", 3, {"id": 3}, {"id": 2}))
+    assert [row["text"] for row in bed.left() if isinstance(row, dict)] == ["b", MISSING]
+
+
 @pytest.mark.parametrize("action", ["U", "D"])
 def test_a_key_outside_the_replica_identity_is_refused(bed: FeedBed, action: str) -> None:
     """An update may have changed such a key, and only its new value is told."""

@@ -127,27 +127,27 @@ class _Columns:
     """Columns of the source table, as far as they are known: inserts tell all of them, and so do whole old rows."""
 
     _all: set[str] | None = None
-    _is_whole: bool = False
+    #: The columns of whole old rows, while these are what messages tell.
+    _whole: set[str] | None = None
 
     def look_at(self, message: Fields) -> None:
         """Note the columns of ``message``, and whether old rows are told whole."""
         names = {str(column["name"]) for column in columns_of(message, "columns")}
         if message.get("action") == _INSERT:
             self._all = names
-        elif message.get("action") == _UPDATE:
+        elif message.get("action") in (_UPDATE, _DELETE):
             self._all = None if self._all is None else self._all | names
             self._judge_identity(names, columns_of(message, "identity"))
 
     def _judge_identity(self, names: set[str], identity: Sequence[Fields]) -> None:
         """Only REPLICA IDENTITY FULL has columns that may be null, and it has all that a new row tells."""
-        if not names <= {str(column["name"]) for column in identity}:
-            self._is_whole = False
-        elif any(column.get("value") is None and not _may_be_no_number(column) for column in identity):
-            self._is_whole = True
+        told = {str(column["name"]) for column in identity}
+        has_null = any(column.get("value") is None and not _may_be_no_number(column) for column in identity)
+        self._whole = told if names <= told and (has_null or told == self._whole) else None
 
     def may_have(self, name: str) -> bool:
         """Return whether the source table may have the column ``name``, which an update has in neither row."""
-        return not self._is_whole and (self._all is None or name in self._all)
+        return self._whole is None and (self._all is None or name in self._all)
 
 
 def _may_be_no_number(column: Fields) -> bool:
