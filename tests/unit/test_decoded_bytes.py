@@ -328,6 +328,7 @@ RUNS = [
     "change feed, Dms in Parquet",
     "merge, merge-on-read, a third of the rows gets a long text",
     "merge, copy-on-write, deletes",
+    "merge, copy-on-write, deletes, long texts in the middle of a row group",
     "merge, copy-on-write, updates",
     "merge, merge-on-read",
     "compaction",

@@ -8,7 +8,7 @@ keys that have several, where the merge needs them. Must not know the target.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -238,6 +238,7 @@ class ChangeReader:
         self._slices = slices
         self._columns = list(dict.fromkeys(columns))
         self._open: dict[int, WholeFile] = {}
+        self._known: dict[int, frozenset[str]] = {}
         self._spool = Spool()
         self._numbers: dict[tuple[object, ...], pa.Table] = {}
         self._cache: LRUCache[tuple[int, int], pa.Table] = LRUCache(_CACHE_BYTES, getsizeof=_table_bytes)
@@ -259,10 +260,13 @@ class ChangeReader:
         one = self._slices[part.slice]
         return one.held * (part.stop - part.start) // max(one.rows, 1)
 
-    def _packed(self, numbers: Collection[int]) -> list[str]:
+    def _packed(self, numbers: set[int]) -> list[str]:
         """The columns that are in dictionaries in some of the slices."""
-        kinds = [self._file(number).schema_arrow.field(name) for number in numbers for name in self._columns]
-        return list(dict.fromkeys(one.name for one in kinds if is_packed(one.type)))
+        for number in numbers - self._known.keys():
+            schema = self._file(number).schema_arrow
+            self._known[number] = frozenset(name for name in self._columns if is_packed(schema.field(name).type))
+        packed = frozenset[str]().union(*(self._known[number] for number in numbers))
+        return [name for name in self._columns if name in packed]
 
     def _pieces(self, part: SlicePart, spooled: Sequence[str] = ()) -> Iterator[pa.Table]:
         """The rows of a part by row groups; at least one piece. ``spooled``: columns whose texts are spooled."""
