@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -21,6 +23,7 @@ from skipstone_core.contract.requests import ColumnMapping, DuplicatesPolicy, So
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
+from tests.avrofiles import avro_file
 from tests.spark.formats import WRITERS, Rows
 from tests.spark.load_bed import Bed, ListSink, bad, csv, source
 
@@ -84,6 +87,19 @@ def test_what_nothing_uses_is_told_with_the_rows_that_have_a_value_and_all_rows_
         "The source has no value for 1 column of the table: 'name'."
     )
     assert report.counts["rowsRead"] == report.counts["rowsLoaded"] + report.counts["rowsRejected"] == 3
+
+
+def test_of_columns_whose_values_are_not_counted_no_number_is_told(bed: Bed) -> None:
+    columns = {"id": [1, 2], "a": [{"b": 1}, None], "a.b": ["x", None], "a.c": ["x", None]}
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), out)
+    bed.put("in/a.parquet", bytes(out.getvalue()))
+    told = bed.load(source(SourceFormat.PARQUET, "in/a.parquet")).unused_columns
+    assert told == (UnusedColumn(name="a"), UnusedColumn(name="a.b"), UnusedColumn(name="a.c", rows=1))
+    fields = [{"name": "id", "type": "long"}, {"name": "q", "type": ["null", "long", "string"]}]
+    content = avro_file({"type": "record", "name": "r", "fields": fields}, [{"id": 1, "q": 5}, {"id": 2, "q": "x"}])
+    bed.put("in/a.avro", content)
+    assert bed.load(source(SourceFormat.AVRO, "in/a.avro")).unused_columns == (UnusedColumn(name="q"),)
 
 
 @pytest.mark.parametrize(

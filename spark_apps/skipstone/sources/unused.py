@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import SourceFormat
 
-from skipstone.sources.avro.files import avro_batches
+from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.groups import ColumnGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.storage.port import StoredFile
@@ -34,15 +35,17 @@ def values_known(listing: SourceListing, kind: SourceFormat, names: Collection[s
 
 
 def values_read(files: Sequence[StoredFile], names: Collection[str]) -> Mapping[str, int]:
-    """The same of small files of Avro, by reading them once more."""
+    """The same of small files of Avro, by reading them once more: of columns that are loaded."""
     if not names:
         return {}
     found: Counter[str] = Counter()
+    not_loaded: set[str] = set()
     for file in files:
+        not_loaded.update(name for name, column in avro_columns(file).items() if column.file_type is None)
         for batch in avro_batches(file):
             for name in set(names).intersection(batch.schema.names):
                 found[name] += batch.num_rows - batch.column(name).null_count
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in names if name not in not_loaded}
 
 
 def counted_text(conditions: Iterable[str]) -> str:
@@ -106,24 +109,24 @@ def _footer_values(stored: StoredFile, names: Collection[str]) -> Mapping[str, i
     """Values of columns that the file has; None for one of which its footer does not say it."""
     with stored.open(buffering=0) as opened:
         footer = read_metadata(opened)
-    schema = footer.schema
+    leaves = [footer.schema.column(at) for at in range(len(footer.schema))]
+    paths = Counter(leaf.path for leaf in leaves)
     found: dict[str, int | None] = {}
-    for at in range(len(schema)):
-        leaf = schema.column(at)
-        name = leaf.path if leaf.path in names else next((n for n in names if leaf.path.startswith(f"{n}.")), None)
-        if name is None:
-            continue
-        told: int | None = None
-        if leaf.path == name and not leaf.max_repetition_level:
-            chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
-            nulls = [one.statistics.null_count if one.statistics and one.statistics.has_null_count else None
-                     for one in chunks]  # fmt: skip
-            told = (
-                0
-                if leaf.logical_type.type == "NULL"
-                else None
-                if None in nulls
-                else footer.num_rows - sum(one or 0 for one in nulls)
-            )
-        found[name] = told
+    for at, leaf in enumerate(leaves):
+        is_one = paths[leaf.path] == 1 and leaf.path in names  # a.b may be a column, and a field within one
+        told = _values_of(footer, at) if is_one and not leaf.max_repetition_level else None
+        found |= dict.fromkeys(_columns_of(leaf.path, names, is_one=is_one), told)
     return found
+
+
+def _columns_of(path: str, names: Collection[str], *, is_one: bool) -> Iterator[str]:
+    """Those of ``names`` that a leaf with this path may belong to."""
+    return iter((path,)) if is_one else (name for name in names if path == name or path.startswith(f"{name}."))
+
+
+def _values_of(footer: pq.FileMetaData, at: int) -> int | None:
+    if footer.schema.column(at).logical_type.type == "NULL":
+        return 0
+    chunks = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+    nulls = [one.null_count if one and one.has_null_count else None for one in chunks]
+    return None if None in nulls else footer.num_rows - sum(one or 0 for one in nulls)
