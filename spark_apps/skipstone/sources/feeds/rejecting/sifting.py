@@ -197,6 +197,7 @@ class _Reader:
         self._missing: Bits = unpack_bits(changes.column(MISSING_COLUMN), len(self._columns))
         self._places = changes.column(PLACE_COLUMN)
         self._orders = changes.column(ORDER_COLUMN)
+        self._reasons: dict[str, str] = {}
 
     def wanted(self, rows: Sequence[int], text: str) -> list[int]:
         """Those of ``rows`` that are asked for."""
@@ -234,7 +235,8 @@ class _Reader:
         if fault is None and stop is not None and stop.is_fault and stop.order == order:
             fault = stop.reason
         number, line = self._where(row)
-        return Rejected(number, line, fault or reason, fault is not None, text, self._value(OTHER_COLUMN, row), order)
+        reason = self._reasons.setdefault(fault or reason, fault or reason)  # few texts, of many changes
+        return Rejected(number, line, reason, fault is not None, text, self._value(OTHER_COLUMN, row), order)
 
     def _stops(self, row: int, text: str) -> bool:
         stop = self._holding.stops.get(text)
