@@ -1,15 +1,20 @@
 """Finds the messages that cannot be applied among many that are made into one batch.
 
-Called by ``batches`` and ``dms``. Tries all at once, then halves: a feed without faults costs nothing more.
+Called by ``batches`` and ``dms``. Tries all at once, then pieces, then halves of these: a feed without
+faults costs nothing more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 
 from skipstone.sources.feeds.shapes import UnfitRecord
+
+#: Rows of a piece of those among which one cannot be applied.
+_PIECE = 256
 
 
 def salvaged(
@@ -28,17 +33,24 @@ def salvaged(
         try:
             batch = make(start, stop)
         except UnfitRecord as error:
-            cut = _cut(lines, start, stop)
-            if cut is None:
-                yield make_faulty(start, stop, error.what)
-            else:
-                pending += [(cut, stop), (start, cut)]
-            continue
+            cuts = [start, *_cuts(lines, start, stop), stop]
+            if len(cuts) > 2:
+                pending += list(pairwise(cuts))[::-1]
+                continue
+            batch = make_faulty(start, stop, error.what)
         yield batch
 
 
-def _cut(lines: Sequence[int], start: int, stop: int) -> int | None:
-    """Where the rows of another line begin, near the middle; None when all are of one line."""
-    middle = (start + stop) // 2
-    others = (*range(middle, stop), *range(middle - 1, start, -1))
-    return next((at for at in others if at > start and lines[at] != lines[at - 1]), None)
+def _cuts(lines: Sequence[int], start: int, stop: int) -> list[int]:
+    """Where pieces of rows begin: many of a long range, two of a short one; none when all rows are of one line."""
+    count = max(2, (stop - start) // _PIECE)
+    wanted = (start + (stop - start) * at // count for at in range(1, count))
+    cuts = sorted({_beginning(lines, at) for at in wanted} - {start})
+    return cuts or [at for at in range(start + 1, stop) if lines[at] != lines[at - 1]][:1]
+
+
+def _beginning(lines: Sequence[int], at: int) -> int:
+    """The first row of the line of the row ``at``."""
+    while at and lines[at] == lines[at - 1]:
+        at -= 1
+    return at
