@@ -307,6 +307,32 @@ def test_a_file_that_another_table_takes_over_between_both_looks_stays(
     assert not catalog.table_exists(NAME)
 
 
+def test_files_stay_and_are_told_if_nobody_can_say_after_the_drop_who_uses_them(
+    catalog: Catalog, warehouse: WarehouseRef
+) -> None:
+    append(catalog.create_table(CLONE, ROWS.schema), ROWS)
+    make(catalog)
+    with at_statement(0, clear) as seen:
+        drop(warehouse)
+    dropped = next(at for at, statement in enumerate(seen, 1) if statement.startswith("DELETE FROM iceberg_tables"))
+    table = make(catalog)
+    before = files_of(table)
+
+    def damage() -> None:
+        head = append(catalog.load_table(CLONE), ROWS).current_snapshot()
+        assert head is not None
+        lists.append(Path(plain_location(head.manifest_list)))
+        lists[0].rename(lists[0].with_suffix(".away"))
+
+    lists: list[Path] = []
+    with at_statement(dropped, damage):
+        report = drop(warehouse)
+    assert report.reason is Reason.DATA_RETAINED
+    assert f"data at {table.location()} was not deleted: whether another table uses it" in report.message
+    assert files_of(table) == before
+    lists[0].with_suffix(".away").rename(lists[0])
+
+
 def keep_by_property(catalog: Catalog, table: Table) -> None:
     with table.transaction() as changed:
         changed.set_properties({"gc.enabled": "false"})

@@ -20,6 +20,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.history.consumption import REGISTERED, consumed_property
 from skipstone_core.ids import INDEX_UID_PROPERTY
 from sqlalchemy import ColumnElement, CursorResult, delete, select
@@ -94,7 +95,7 @@ def purge(catalog: Catalog, table: Table) -> Purged | None:
     """Drop ``table`` and delete its own files, unless another table may use one; None when it changed meanwhile.
 
     Whether others use its files is asked before the drop, and once more between the drop and the first deletion. Raises
-    DependencyUnavailable when the catalog or another table cannot be read: nothing is deleted then.
+    DependencyUnavailable when the catalog or another table cannot be read before the drop; after it, all files stay.
     """
     if why := find_told_sharing(table):
         return Purged(is_dropped=False, why_kept=why)
@@ -106,9 +107,17 @@ def purge(catalog: Catalog, table: Table) -> Purged | None:
         return Purged(is_dropped=False, why_kept=before.why)
     if not drop_exactly(catalog, table, may_purge=consumed_property(REGISTERED) not in table.properties):
         return None
-    if why := _Look(table, named, before.places).why_after(before):
+    if why := _why_after(table, named, before):
         return Purged(why_kept=why)
     return Purged(elsewhere=files.elsewhere, left=_delete(table.io, files))
+
+
+def _why_after(table: Table, files: NamedFiles, before: _Look) -> str:
+    """Why files stay, by a look after the drop. One that fails keeps them: no later attempt finds the table."""
+    try:
+        return _Look(table, files, before.places).why_after(before)
+    except DependencyUnavailable as error:
+        return f"whether another table uses it could not be seen after that ({str(error).rstrip('.')})"
 
 
 class _Look:
