@@ -20,9 +20,9 @@ _KNOWN_CHANGES = {
         "drop or rename it in the Table",
     ),
     "stored generated column": (
-        "a `STORED` generated column",
-        "not in changes: what a snapshot told stays",
-        "see above",
+        "a `STORED` generated column for which `source.generated` has `null`",
+        "null",
+        "an expression of Skipstone, if one says the same",
     ),
     "unchanged large bytea, base64": (
         "a large `bytea` that an update leaves as it is",
@@ -60,20 +60,26 @@ def _add_events(found: Exceptions, told: Told) -> None:
     for change, setting in sorted(told.changes):
         if change in _KNOWN_CHANGES:
             what, outcome, way = _KNOWN_CHANGES[change]
-            found.add(what, setting, outcome, way)
+            found.add(what, _all_or(setting, {name for other, name in told.changes if other == change}), outcome, way)
 
 
 def _told(outcome: Outcome) -> tuple[str, str]:
     if outcome.sentence:
         sentence = re.sub(r"^column '[^']*': ", "", outcome.sentence)
         return f"refused: {_general(sentence)}", outcome.way_out or "as the sentence says"
-    return ("null" if outcome.stored is None else f"stored as `{outcome.stored}`"), outcome.odd.way_out
+    return ("null" if outcome.stored is None else f"stored as `{_shown(outcome.stored)}`"), outcome.odd.way_out
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join('null' if item is None else str(item) for item in value)}]"
+    return f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
 
 
 def _general(sentence: str) -> str:
     """Without names of this soak's tables and columns."""
     sentence = re.sub(r"public\.\w+", "…", sentence)
-    return re.sub(r"'(added|renamed|filled|keyless|id|region|code)'", "…", sentence)
+    return re.sub(r"'(added|renamed|filled|keyless|id|region|code|name)'", "…", sentence)
 
 
 def _settings_of(told: Told, event: str) -> set[str]:

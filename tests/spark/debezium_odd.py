@@ -85,6 +85,7 @@ _ALL_NULL: Mapping[str, Any] = {"*": None}
 _PRECISE: Mapping[str, Any] = {"schemas/*": None, "avro/*": None}
 _NANOS: Mapping[str, Any] = {"flatplain/*": None}
 _STRING = "`decimal.handling.mode=string`"
+_STRING_NAN = "`decimal.handling.mode=string`, which writes `NAN`"
 _MICROS = "`time.precision.mode=microseconds`"
 _SCHEMAS = "let the converter write schemas: it is refused then"
 _BINARY = "declare `binary`, and let the converter write schemas"
@@ -97,7 +98,7 @@ ODD = (
     Odd("numeric", "1.50", TEXT, "1.50", {"schemas/*": "1.5", "avro/*": "1.5"}, "`decimal.handling.mode=string`"),
     Odd("numeric", "NaN", NUMBER, None, _PRECISE, _STRING),
     Odd("numeric", "Infinity", NUMBER, None, _PRECISE, _STRING),
-    Odd("numeric", "NaN", TEXT, "NaN", {**_PRECISE, "*": "NAN"}, _STRING),
+    Odd("numeric", "NaN", TEXT, "NaN", {**_PRECISE, "*": "NAN"}, _STRING_NAN),
     Odd("numeric(9,2)", "NaN", DecimalType(9, 2), None, _PRECISE, _STRING),
     Odd("numeric(20,2)", "123456789012345678.25", DecimalType(20, 2), Decimal("123456789012345678.25")),
     Odd("money", "12.34", DecimalType(12, 2), Decimal("12.34")),
