@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -34,6 +36,7 @@ from skipstone.runs.reporting.progress import count_tasks, task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.session import FORCED, spark_session
 from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.errors import BadData
 
 from tests.spark.load_bed import Bed, ListSink, csv, source
 from tests.spark.secondengine import duckdb_rows, spark_rows
@@ -162,6 +165,17 @@ def test_values_are_read_back_by_plain_spark(bed: Bed, spark: SparkSession, name
         change.delete_column("time")  # the Iceberg runtime for Spark has no time type
     names = [one for one in TEXT_KINDS if one not in ("time", "uuid")]
     assert read_back(spark_rows(spark, bed.warehouse, f"ns.{name}"), names) == expected(names)
+
+
+def test_an_orc_file_that_spark_does_not_read_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    bed.create(Schema(NestedField(1, "at", TimestampType())))
+    out = pa.BufferOutputStream()
+    orc.write_table(pa.table({"at": pa.array([-1_000_001], pa.timestamp("us"))}), out)
+    bed.put("in/a.orc", bytes(out.getvalue()))
+    with pytest.raises(BadData, match=r"'in/a.orc' has a timestamp before 1970 .* write such files as Parquet"):
+        bed.load(source(SourceFormat.ORC, "in"))
+    bed.catalog.close()
 
 
 def test_the_session_keeps_its_settings_whatever_others_set(bed: Bed, spark: SparkSession) -> None:

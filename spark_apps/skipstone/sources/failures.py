@@ -26,6 +26,8 @@ _REFUSED = re.compile(
     r"\b(?:(?:org\.apache\.hadoop\.fs\.s3a|software\.amazon\.awssdk(?:\.\w+)*|org\.apache\.http|java\.net|javax\.net\.ssl)"
     r"\.([A-Z]\w*Exception)|java\.nio\.file\.(A\w+Exception))(?=[:\s]|$)"
 )
+#: What Java's reader of ORC makes of a fraction of a second before 1970 that the one in C++ wrote.
+_ORC_FRACTION = "nanos > 999999999 or < 0"
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[^\n]+)", re.MULTILINE)
 
 
@@ -78,6 +80,14 @@ def _away(listing: SourceListing, said: str, refused: UserError | None) -> UserE
 
 
 def _unreadable(listing: SourceListing, said: str) -> BadData | None:
+    if _ORC_FRACTION in said:
+        first, *others = listing.files
+        message = (
+            f"'{first.path}'{f' or one of {len(others)} more files' * bool(others)} has a timestamp before 1970 with a "
+            "fraction of a second as the C++ library of ORC (pyarrow) writes it, which Spark does not read: write such "
+            "files as Parquet"
+        )
+        return BadData(Reason.SOURCE_UNREADABLE, message, field="source.paths")
     if (found := _FAILED.search(said)) is None:
         return None
     root = listing.storage.address().partition(":")[2].strip("/")
