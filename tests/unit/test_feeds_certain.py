@@ -258,3 +258,12 @@ def test_a_value_that_no_type_has_is_refused_with_a_way_out(
 ) -> None:
     with pytest.raises(BadData, match=sentence):
         bed.lines(with_schema(column, written)).row()
+
+
+def test_an_item_that_does_not_fit_is_refused_with_its_way_out(bed: FeedBed) -> None:
+    with pytest.raises(BadData, match="list<string>, but one with a number: declare the column as a list of long, or"):
+        bed.lines(plain("tags", [45296123000])).row()
+    with pytest.raises(
+        BadData, match=r"type list<decimal\(20, 2\)>, but one with an item .*decimal.handling.mode to str"
+    ):
+        bed.lines(plain("prices", ["Bdw="])).row()

@@ -91,7 +91,7 @@ class UnfitValue(Exception):
 
 
 class _UnfitItem(ValueError):
-    """An item of a list or a value of a map that a setting would store; the text says which."""
+    """An item of a list or a value of a map that does not fit; the text says what would, or which setting stores it."""
 
 
 def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic | None, rules: ValueRules) -> pa.Array:
@@ -302,13 +302,22 @@ def _map(value: Raw, of: ReadAs) -> object:
 def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
     try:
         found = _converted(value, of) if value is not None else None
-    except _UNFIT as error:
-        if special := _what_special(value, of):
-            raise _UnfitItem(special) from error
+    except NotCertain:
         raise
+    except _UNFIT as error:
+        special = _what_special(value, of)
+        if is_postgres(of.semantic) and not special:
+            raise
+        raise _UnfitItem(special or _what_item(value, of)) from error
     if found is None and required:
         raise ValueError(value)
     return found
+
+
+def _what_item(value: Raw, of: ReadAs) -> str:
+    if isinstance(of.type, StringType) and isinstance(value, int) and of.semantic is None:
+        return "a number: declare the column as a list of long, or keep the items as text in the database"
+    return f"an item that is not {_what(value, of)}"
 
 
 def _item(of: ReadAs) -> Semantic | None:
