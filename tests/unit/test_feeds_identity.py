@@ -179,3 +179,42 @@ def test_a_flat_update_of_a_table_without_a_key_is_refused_because_the_row_befor
     bed.lines(flat(user(4, 6), deleted=False))
     with pytest.raises(BadData, match=r"update of 'orders', and all columns are keys: .*changeFormat to Debezium"):
         bed.left()
+
+
+def test_keys_that_two_rows_share_in_a_transaction_are_refused(bed: FeedBed) -> None:
+    """`update orders set id = 3 - id` with REPLICA IDENTITY FULL and a primary key that is deferrable."""
+    swap = (
+        envelope("d", postgres(3, after_commit=1), before=user(1, 5)),
+        envelope("c", postgres(3, after_commit=1), after=user(2, 5)),
+        envelope("d", postgres(4, after_commit=1), before=user(2, 6)),
+        envelope("c", postgres(4, after_commit=1), after=user(1, 6)),
+    )
+    bed.lines(*swap)
+    with pytest.raises(BadData, match="line 3: another row got the key of its row before that in the same transaction"):
+        bed.left()
+    updates = (
+        envelope("u", postgres(3, after_commit=1), before=user(1, 5), after=user(2, 5)),
+        envelope("u", postgres(4, after_commit=1), before=user(2, 6), after=user(1, 6)),
+    )
+    bed.lines(*updates)
+    with pytest.raises(BadData, match="line 2: another row got the key"):
+        bed.left()
+
+
+def test_keys_that_one_row_has_after_the_other_are_taken(bed: FeedBed) -> None:
+    """Three updates of one transaction swap rows 1 and 2 by way of row 9; the last is read twice."""
+    moves = [
+        envelope("u", postgres(3, after_commit=1), before=user(1, 5), after=user(9, 5)),
+        envelope("u", postgres(4, after_commit=1), before=user(2, 6), after=user(1, 6)),
+        envelope("u", postgres(5, after_commit=1), before=user(9, 5), after=user(2, 5)),
+    ]
+    bed.lines(*moves, envelope("u", postgres(6, after_commit=1), before=user(2, 5), after=user(2, 7)), *moves[2:])
+    assert bed.left() == [user(1, 6), user(2, 7), "deleted 9"]
+
+
+def test_flat_messages_of_keys_that_two_rows_share_are_refused(tmp_path: Path) -> None:
+    bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM_FLAT, schema=USERS)
+    created = {**flat(user(2, 5), deleted=False), "__op": "c"}
+    bed.lines(flat(user(1, 5), deleted=True), created, flat(user(2, 6), deleted=True))
+    with pytest.raises(BadData, match="line 3: another row got the key"):
+        bed.left()

@@ -141,6 +141,37 @@ def test_an_identity_that_is_not_whole_any_more_may_leave_values_out(bed: FeedBe
     assert [row["text"] for row in bed.left() if isinstance(row, dict)] == ["b", MISSING]
 
 
+def test_text_of_any_length_is_missed_whatever_type_the_column_has(tmp_path: Path) -> None:
+    """The values of a wide row are stored apart, those of UUIDs and times in columns of text too."""
+    schema = Schema(*(field for field in EVERY.fields if field.name in ("id", "local", "code", "small")))
+    bed = FeedBed(tmp_path, ChangeFormat.WAL2JSON, schema=schema)
+    row = {"id": 1, "local": "2024-05-01T10:00:00.123456", "code": "12345678-1234-1234-1234-123456789012"}
+    created, moved = (
+        message("I", 1, {**row, "small": 1}),
+        message("U", 2, {"id": 2, "small": 1}, {"id": 1}),
+    )
+    left = bed.lines(created, moved).left()
+    expected = {"id": 2, "small": 1, "local": MISSING, "code": MISSING}
+    assert left == ["deleted 1", expected], "the table has no row 2 that holds the values"
+
+
+@pytest.mark.parametrize("action", ["U", "D"])
+def test_a_key_that_two_rows_share_in_a_transaction_is_refused(bed: FeedBed, action: str) -> None:
+    """`update orders set id = id + 1` with REPLICA IDENTITY FULL and a primary key that is deferrable."""
+    bed.source, bed.schema = {"replica_identity": ("id",)}, Schema(*EVERY.fields[:1], EVERY.find_field("text"))
+    moved = message("U", 2, {"id": 2, "text": "a"}, {"id": 1, "text": "a"}, pk=[])
+    last = message(action, 3, {"id": 3, "text": "b"} if action == "U" else None, {"id": 2, "text": "b"}, pk=[])
+    begin = {"action": "B", "lsn": "0/9", "nextlsn": "0/99"}
+    bed.lines(begin, moved, last)
+    with pytest.raises(BadData, match=r"line 3: another row got the key .* NOT DEFERRABLE and merge a new snapshot"):
+        bed.left()
+    same = message("U", 3, {"id": 3, "text": "a"}, {"id": 2, "text": "a"}, pk=[])
+    bed.lines(begin, moved, same, begin, message("U", 4, {"id": 2, "text": "c"}, {"id": 4, "text": "c"}, pk=[]))
+    assert bed.left()[0] == "deleted 1", "one row that moves on"
+    bed.lines(begin, moved, begin, last)
+    assert bed.left()[0] == "deleted 1", "a change between two transactions that the feed does not have"
+
+
 @pytest.mark.parametrize("action", ["U", "D"])
 def test_a_key_outside_the_replica_identity_is_refused(bed: FeedBed, action: str) -> None:
     """An update may have changed such a key, and only its new value is told."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import DeletedKeys, require_keys
-from skipstone.sources.feeds.positions import debezium_mark, is_snapshot
+from skipstone.sources.feeds.positions import debezium_mark, is_snapshot, transaction_of
+from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
 from skipstone.sources.feeds.shapes import ABSENT, NOWHERE, Change, FeedError, Fields, Mark, Raw, Semantics
 
 _CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
@@ -35,9 +36,13 @@ _TEXTS_OF_TRUE, _TEXTS_OF_FALSE = ("true", True), ("false", False)
 
 @dataclass(frozen=True, kw_only=True)
 class EnvelopeReader:
-    """Reads messages with ``before`` and ``after``; ``deletes``: reads the keys of rows that go."""
+    """Reads messages with ``before`` and ``after``; ``deletes``: reads the keys of rows that go.
+
+    ``shared``: of the same keys.
+    """
 
     deletes: DeletedKeys
+    shared: SharedKeys
     allow_truncate: bool = False
 
     def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
@@ -50,20 +55,33 @@ class EnvelopeReader:
         if not isinstance(op, str) or not isinstance(source, Mapping):
             raise FeedError(_no_envelope(message))
         mark = debezium_mark(source, is_read=op == _READ, ts_ms=message.get("ts_ms"))
+        self.shared.begin(transaction_of(source), mark.order)
         if op == _TRUNCATE:
             yield _truncate(mark, line, allowed=self.allow_truncate)
         elif op == _DELETE:
-            key = self.deletes.require(_image(message, "before"), source, columns)
+            before = _image(message, "before")
+            key = self.deletes.require(before, source, columns)
+            self.shared.take_out(before, columns)
             yield Change(DELETE, key, mark, line)
         elif op in _WRITES:
             after = _image(message, "after")
             old = self._replaced_key(message.get("before"), after, source, columns)
+            self._remember(message, after, columns)
             if old is not None:
                 yield Change(DELETE, old, mark, line)
             is_read, is_update = is_of_snapshot(source, op), op == _UPDATE and old is None
             yield Change(UPSERT, after, mark, line, is_update, is_read)
         else:
             raise FeedError(f"its op is none of c, r, u, d, t and m: {_READ_AGAIN}")
+
+    def _remember(self, message: Fields, after: Fields, columns: Semantics) -> None:
+        before = message.get("before")
+        if isinstance(before, Mapping):
+            self.shared.take_out(before, columns)
+        elif message.get("op") == _UPDATE:
+            self.shared.forget(after)
+            return
+        self.shared.put(after)
 
     def _replaced_key(self, before: Raw, after: Fields, source: Fields, columns: Semantics) -> Mapping[str, Raw] | None:
         """The key that the row had before, if it has another one after. Raises FeedError."""
@@ -81,10 +99,11 @@ class EnvelopeReader:
 class FlatReader:
     """Reads messages whose columns lie beside ``__deleted``, ``__op`` and fields of the source.
 
-    ``has_keys_only``: all columns of the table are keys.
+    ``shared``: of the keys of ``deletes``; ``has_keys_only``: all columns of the table are keys.
     """
 
     deletes: DeletedKeys
+    shared: SharedKeys
     allow_truncate: bool = False
     has_keys_only: bool = False
 
@@ -99,6 +118,7 @@ class FlatReader:
             _refuse_other(message)
         source = _flat_source(told)
         mark = debezium_mark(source, is_read=op == _READ, ts_ms=told.get("ts_ms"))
+        self.shared.begin(transaction_of(source), mark.order)
         if op == _TRUNCATE:
             yield _truncate(mark, line, allowed=self.allow_truncate)
             return
@@ -110,11 +130,14 @@ class FlatReader:
             )
         values = {name: value for name, value in message.items() if not name.startswith("__")}
         if op == _DELETE or deleted in _TEXTS_OF_TRUE:
-            yield Change(DELETE, self.deletes.require(values, source, columns), mark, line)
+            key = self.deletes.require(values, source, columns)
+            self.shared.take_out(values, columns)
+            yield Change(DELETE, key, mark, line)
         elif op in _WRITES:
             if op == _UPDATE and self.has_keys_only:
                 raise FeedError(_no_row_before(source))
             require_keys(values, self.deletes.names)
+            self.shared.forget(values) if op == _UPDATE else self.shared.put(values)
             yield Change(UPSERT, values, mark, line, op == _UPDATE, is_of_snapshot(source, op))
         else:
             raise FeedError(f"its __op is none of c, r, u, d, t and m: {_READ_AGAIN}")

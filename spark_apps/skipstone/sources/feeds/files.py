@@ -34,6 +34,7 @@ from skipstone.sources.feeds.deletedkeys import DeletedKeys
 from skipstone.sources.feeds.dms import csv_batches, dms_place, parquet_batches
 from skipstone.sources.feeds.maxwell import MaxwellReader
 from skipstone.sources.feeds.postgres.lines import Wal2JsonLines
+from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
 from skipstone.sources.feeds.postgres.wal2json import Wal2JsonReader
 from skipstone.sources.feeds.shapes import (
     TABLE_COLUMN,
@@ -261,10 +262,16 @@ def _reader(target: FeedTarget) -> FeedReader:
     deletes = DeletedKeys(target.keys, is_declared=target.identity_declared)
     match target.tool:
         case ChangeFormat.DEBEZIUM:
-            return EnvelopeReader(deletes=deletes, allow_truncate=target.allow_truncate)
+            shared = SharedKeys(target.keys)
+            return EnvelopeReader(deletes=deletes, shared=shared, allow_truncate=target.allow_truncate)
         case ChangeFormat.DEBEZIUM_FLAT:
             has_keys_only = all(column.is_key for column in target.columns)
-            return FlatReader(deletes=deletes, allow_truncate=target.allow_truncate, has_keys_only=has_keys_only)
+            return FlatReader(
+                deletes=deletes,
+                shared=SharedKeys(target.keys),
+                allow_truncate=target.allow_truncate,
+                has_keys_only=has_keys_only,
+            )
         case ChangeFormat.WAL2JSON:
             return Wal2JsonReader(
                 keys=target.keys,

@@ -70,6 +70,14 @@ def debezium_mark(source: Fields, *, is_read: bool, ts_ms: Raw) -> Mark:
     return Mark(_table(source), origin, None if is_of_snapshot else place.log, place.order + _u64(time))
 
 
+def transaction_of(source: Fields) -> Raw:
+    """Return what the changes of one transaction of PostgreSQL share in their ``source``; None where nothing tells."""
+    if _text(source.get("connector")) != "postgresql":
+        return None
+    found = _SEQUENCE.fullmatch(_text(source.get("sequence")))
+    return source.get("txId") or (found and (found["commit"] or "first"))
+
+
 def is_snapshot(source: Fields) -> bool:
     """Return whether the ``source`` of an event of Debezium says that a snapshot is running."""
     return source.get("snapshot") not in _FALSE

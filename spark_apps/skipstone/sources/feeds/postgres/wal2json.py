@@ -13,6 +13,7 @@ from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 from skipstone.sources.feeds.deletedkeys import require_keys
 from skipstone.sources.feeds.positions import wal2json_mark
 from skipstone.sources.feeds.postgres.lines import columns_of, table_of
+from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
 from skipstone.sources.feeds.shapes import (
     NOWHERE,
     UNAVAILABLE,
@@ -34,8 +35,9 @@ from skipstone.sources.feeds.values.postgres import (
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = "I", "U", "D", "T"
 _ACTIONS = (_INSERT, _UPDATE, _DELETE, _TRUNCATE)
+_BEGIN = "B"
 #: The begin and the end of a transaction, and messages of applications.
-_OF_NO_ROW = ("B", "C", "M")
+_OF_NO_ROW = (_BEGIN, "C", "M")
 
 
 @dataclass
@@ -53,17 +55,25 @@ class Wal2JsonReader:
     allow_truncate: bool = False
     _numbers: _Numbers = field(default_factory=lambda: _Numbers())
     _columns: _Columns = field(default_factory=lambda: _Columns())
+    _shared: SharedKeys = field(init=False)
+    _transactions: int = 0
+
+    def __post_init__(self) -> None:
+        """No row is known yet."""
+        self._shared = SharedKeys(self.keys)
 
     def changes(self, message: Fields, line: int, _columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         action = message.get("action")
         table = None if action in _OF_NO_ROW else _required_table(message)
+        self._transactions += action == _BEGIN
         if table is None or not self.choice.takes(table):
             yield Change(NO_ROW, {}, NOWHERE, line)
             return
         mark = wal2json_mark(message, self.choice.name_of(table))
         self._numbers.look_at(message)
         self._columns.look_at(message)
+        self._shared.begin(message.get("xid", self._transactions), mark.order)
         if action == _TRUNCATE:
             yield self._truncate(mark, line)
         elif action == _INSERT:
@@ -73,6 +83,7 @@ class Wal2JsonReader:
 
     def _update_or_delete(self, message: Fields, mark: Mark, line: int) -> Iterator[Change]:
         old = self._identity(message)
+        self._shared.take_out(self._numbers.values(columns_of(message, "identity")), None)
         if message.get("action") == _DELETE:
             yield Change(DELETE, old, mark, line)
             return
@@ -80,6 +91,7 @@ class Wal2JsonReader:
         is_moved = list(old.values()) != require_keys(new, self.keys)
         if is_moved:
             yield Change(DELETE, old, mark, line)
+        self._shared.put(new)
         yield Change(UPSERT, new, mark, line, is_update=not is_moved)
 
     def _insert(self, message: Fields, mark: Mark, line: int) -> Change:
@@ -87,6 +99,7 @@ class Wal2JsonReader:
         require_keys(values, self.keys)
         if not self.is_declared and not message.get("pk"):
             raise FeedError(_no_primary_key(is_told="pk" in message))
+        self._shared.put(values)
         return Change(UPSERT, values, mark, line)
 
     def _updated(self, message: Fields) -> dict[str, Raw]:

@@ -26,6 +26,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 from skipstone_core.contract.feeds import NonFinite
 
@@ -41,6 +42,7 @@ _MODIFIER = re.compile(r"\([\d,-]+\)", re.ASCII)
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _ITEM = re.compile(r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^",{}\\]+))(?P<end>,|$)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_BITS = frozenset({"bit", "bit varying"})
 _FINITE = frozenset({"smallint", "integer", "bigint", "oid"})
 #: Types that have NaN and infinities.
 _NON_FINITE = frozenset({"real", "double precision", "numeric"})
@@ -59,7 +61,9 @@ _ADDED: Mapping[str, IcebergType] = {
 }
 _MAX_DIGITS = 38
 #: Types of columns whose values PostgreSQL may keep beside the row, and then does not log when an update leaves them.
-MAY_BE_LARGE = (StringType, BinaryType, FixedType, DecimalType, ListType, MapType)
+#: Text and numeric, which are of any length, may be declared as any of these.
+MAY_BE_LARGE = (StringType, BinaryType, FixedType, DecimalType, ListType, MapType, UUIDType, FloatType, DoubleType,
+                TimestampType, TimestamptzType)  # fmt: skip
 #: What to do about text that is no date of the years 1 to 9999.
 DATES_REMEDY = (
     "set datestyle to ISO for the role that reads the slot if PostgreSQL writes dates in another way; declare the "
@@ -132,6 +136,8 @@ def plain_value(value: Raw, semantic: Semantic, of: ReadAs) -> Raw:
         return _octets(value)
     if is_binary:
         raise NotCertain("only bytea is read into bytes: declare the column as string, or with the type it has")
+    if _base(semantic) in _BITS and not isinstance(of.type, StringType | BooleanType):
+        raise NotCertain("it is text of bits, which is not a number of decimal digits: declare the column as string")
     return value
 
 
