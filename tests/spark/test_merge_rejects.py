@@ -315,6 +315,18 @@ def test_a_truncate_makes_what_was_left_out_obsolete(bed: MergeBed) -> None:
     assert names(bed) == {1: "later", 9: "new"}
 
 
+@pytest.mark.parametrize("limits", [USUAL_SHARE, ALL_IN_SPARK], ids=["driver", "spark"])
+def test_a_truncate_is_not_applied_with_what_was_left_out_after_it(bed: MergeBed, limits: DriverShare) -> None:
+    bed.limits = limits
+    events(bed)
+    later = [event("t", 1), event("c", 2, after=row(8, "new")), event("c", 3, after=row(9, "bad", FOREVER))]
+    merge(bed, lines(bed, "1.json", *later), allow_truncate=True)
+    merge(bed, lines(bed, "2.json", event("c", 4, after=row(7, "newer"))))
+    report = merge(bed, "feeds/1.json", None, infinity=Infinity.MAX, only_rejected=True, allow_truncate=True)
+    assert names(bed) == {7: "newer", 8: "new", 9: "bad"}
+    assert adds_up(report)["rowsInserted"] == 1
+
+
 def test_a_null_that_the_table_does_not_take_is_left_out(bed: MergeBed) -> None:
     bed.create(Schema(EVENTS.fields[0], NestedField(2, "name", StringType(), required=True), *EVENTS.fields[2:]))
     feed = [event("c", 1, after={**row(1, "x"), "name": None}), event("c", 2, after=row(2, "fine"))]

@@ -253,8 +253,8 @@ def _holding(site: SourceSite, target: FeedTarget, held: HeldTable, files: Seque
 
 
 def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:
-    """``feed`` made to delete what the table had before the truncate."""
-    if found is None:
+    """``feed`` made to delete what the table had before the truncate, unless an earlier merge applied it."""
+    if found is None or site.task.source.only_rejected:
         return feed
     task, plan = truncated(feed_task(site.task)), feed.planned.plan
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in feed.target.carried]
