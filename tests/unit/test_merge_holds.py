@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -51,9 +52,12 @@ def applied(row: Row, written: Written, *, recreates: bool = False) -> Row:
 
 
 @st.composite
-def feeds(draw: st.DrawFn) -> list[list[Written]]:
-    """Runs of one feed of one row; a run may begin with changes of those before it, which come again."""
-    runs: list[list[Written]] = []
+def feeds(draw: st.DrawFn) -> list[tuple[list[Written], bool]]:
+    """Runs of one feed of one row, and whether what is missing is merged after each.
+
+    A run may begin with changes of those before it, which come again.
+    """
+    runs: list[tuple[list[Written], bool]] = []
     log: list[Written] = []
     for size in draw(st.lists(st.integers(0, 3), min_size=1, max_size=5)):
         before = len(log)
@@ -62,34 +66,56 @@ def feeds(draw: st.DrawFn) -> list[list[Written]]:
             number = len(log) + 1
             values = None if sets is None else dict.fromkeys(sets, number)
             log.append(Written(number, values, bad=draw(st.integers(0, 2)) == 0))
-        runs.append(log[draw(st.integers(0, before)) if draw(st.booleans()) else before :])
+        run = log[draw(st.integers(0, before)) if draw(st.booleans()) else before :]
+        runs.append((run, draw(st.booleans())))
     return runs
 
 
+def merged(row: Row, held: HeldRow, run: Sequence[Written]) -> tuple[Row, HeldRow, set[Decision]]:
+    judged = judge_changes(held, tuple(written.change for written in run))
+    for written, decision, recreates in zip(run, judged.decisions, judged.recreates, strict=True):
+        if decision is Decision.APPLY:
+            row = applied(row, written, recreates=recreates)
+    return row, judged.row, set(judged.decisions)
+
+
 @given(feeds())
-def test_a_row_is_as_it_was_before_what_is_missing_and_as_it_is_once_that_is_merged(runs: list[list[Written]]) -> None:
+def test_a_row_is_as_it_was_before_what_is_missing_and_as_it_is_once_that_is_merged(
+    runs: list[tuple[list[Written], bool]],
+) -> None:
     history: list[Row] = [{"a": 0, "b": 0}]
     row: Row = history[0]
-    held, log = HeldRow(), {}
-    for run in runs:
+    held, log, was_repaired = HeldRow(), {}, False
+    for run, is_repaired in [*runs, ([], True)]:
         for written in run:
             if written.number == len(history):
                 history.append(applied(history[-1], written))
             log[written.place] = written
-        judged = judge_changes(held, tuple(written.change for written in run))
-        for written, decision, recreates in zip(run, judged.decisions, judged.recreates, strict=True):
-            if decision is Decision.APPLY:
-                row = applied(row, written, recreates=recreates)
-        held = judged.row
-        assert row == history[log[held.missing[0]].number - 1 if held.missing else -1]
+        row, held, _ = merged(row, held, run)
+        # What comes again after it was repaired may find newer values in other columns
+        if not (held.missing and was_repaired):
+            assert row == history[log[held.missing[0]].number - 1 if held.missing else -1]
         assert list(held.missing) == sorted(held.missing)
-    repaired = tuple(replace(log[place], bad=False) for place in held.missing)
-    judged = judge_changes(held, tuple(written.change for written in repaired))
-    for written, decision, recreates in zip(repaired, judged.decisions, judged.recreates, strict=True):
-        assert decision is Decision.APPLY
-        row = applied(row, written, recreates=recreates)
-    assert row == history[-1]
-    assert not judged.row.missing and not judged.row.lost
+        if is_repaired:
+            row, held, decisions = merged(row, held, [replace(log[place], bad=False) for place in held.missing])
+            assert decisions <= {Decision.APPLY}
+            assert row == history[-1]
+            assert not held.missing and not held.lost
+        was_repaired |= is_repaired
+
+
+def test_a_repaired_change_that_comes_again_is_missing_if_the_row_went_back_before_it() -> None:
+    """A connector writes a delete and a create again, in two runs."""
+    delete, create = (
+        RowChange(place=place_of("log", "1"), is_delete=True),
+        RowChange(place=place_of("log", "2"), sets=frozenset(COLUMNS), fault=True),
+    )
+    held = judge_changes(HeldRow(), (delete, create)).row
+    held = judge_changes(held, (replace(create, fault=False),)).row
+    assert judge_changes(held, (create,)).decisions == (Decision.SKIP,), "the row has its values"
+    assert judge_changes(held, (delete, create)).row.missing == (create.place,)
+    held = judge_changes(held, (delete,)).row
+    assert judge_changes(held, (create,)).row.missing == (create.place,)
 
 
 def test_nothing_after_a_change_that_does_not_fit_is_applied_in_its_run() -> None:

@@ -8,6 +8,7 @@ be applied as if nothing was missing. Must not know keys, files or feeds: a chan
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ _LOG_DIGITS = 12
 
 
 class Decision(StrEnum):
-    """What becomes of a change. SKIP: it cannot be applied, and a later one has made it obsolete before."""
+    """What becomes of a change. SKIP: it cannot be applied, and the row is as after it or a later one."""
 
     APPLY = "Apply"
     REJECT = "Reject"
@@ -121,9 +122,10 @@ def judge_changes(row: HeldRow, changes: tuple[RowChange, ...]) -> Judged:
     """
     decisions: list[Decision] = []
     recreates: list[bool] = []
-    stopped = False
-    for change in changes:
-        if change.fault and not stopped and row.has_overtaken(change):
+    obsolete = _obsolete(row, changes)
+    stopped, last = False, ""
+    for at, change in enumerate(changes):
+        if at in obsolete:
             decisions.append(Decision.SKIP)
             recreates.append(False)
             continue
@@ -135,9 +137,41 @@ def judge_changes(row: HeldRow, changes: tuple[RowChange, ...]) -> Judged:
         recreates.append(is_applied and has_gap and row.is_gone)
         if not is_applied:
             row = row.without(change)
-        elif row.missing and not comes_again:
+            continue
+        last = change.place
+        if row.missing and not comes_again:
             row = row.after(change)
+    if is_before(last, row.through):
+        row = replace(row, through=last)  # the row went back to it
     return Judged(decisions=tuple(decisions), recreates=tuple(recreates), row=row)
+
+
+def _obsolete(row: HeldRow, changes: tuple[RowChange, ...]) -> frozenset[int]:
+    """Which of ``changes`` with a fault are passed over: those whose values the row has got before, and keeps.
+
+    If a change before one is applied again, the row goes back behind it: then one after it must set its values again.
+    """
+    found: set[int] = set()
+    fits = [at for at, change in enumerate(changes) if not change.fault]
+    for at, change in enumerate(changes):
+        if not change.fault:
+            continue
+        goes_back = bool(fits) and fits[0] < at
+        if not row.has_overtaken(change) or (goes_back and not _is_set_again(row, change, changes, fits, at)):
+            break
+        found.add(at)
+    return frozenset(found)
+
+
+def _is_set_again(row: HeldRow, lost: RowChange, changes: tuple[RowChange, ...], fits: list[int], at: int) -> bool:
+    """Whether a change after ``at`` is applied that sets all that ``lost`` sets. ``fits``: those without a fault."""
+    alone = HeldRow().without(lost)
+    for later in itertools.takewhile(lambda number: number > at, reversed(fits)):
+        change = changes[later]
+        is_certain = not row.missing or is_before(change.place, row.missing[0])
+        if is_certain and alone.covered_by(change):
+            return True
+    return False
 
 
 #: By the names of the key columns, and the text of the key.
