@@ -39,7 +39,10 @@ FORCED: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # So many rows are decoded at once, however long they are: 4,096 texts of 1 MiB, as is usual, do not fit a heap
+    "spark.sql.orc.columnarReaderBatchSize": "64",
     "spark.sql.orc.impl": "native",
+    "spark.sql.parquet.columnarReaderBatchSize": "64",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.runSQLOnFiles": "false",

@@ -26,6 +26,7 @@ AVRO_JARS = (
     "io.apicurio:apicurio-registry-utils-converter:2.6.13.Final",
     "org.apache.avro:avro:1.12.0",
     "org.apache.commons:commons-compress:1.26.2",
+    "commons-io:commons-io:2.16.1",
 )
 PROGRAM = Path(__file__).parent / "java" / "DebeziumFiles.java"
 SECONDS = 3600
