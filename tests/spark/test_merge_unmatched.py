@@ -57,7 +57,8 @@ def wal2json(action: str, new: int | None = None, old: int | None = None) -> Row
     return {"action": action, "lsn": "0/1", "schema": "public", "table": "orders", "pk": [ID], **images}
 
 
-WAL2JSON = [wal2json("U", 100, 100), wal2json("D", old=101), wal2json("I", 102), wal2json("U", 104, 103),
+#: The insert tells all columns that the source has: 'placed' is not one, so that no update leaves it out.
+WAL2JSON = [wal2json("I", 102), wal2json("U", 100, 100), wal2json("D", old=101), wal2json("U", 104, 103),
             wal2json("D", old=102)]  # fmt: skip
 
 

@@ -277,7 +277,7 @@ def test_json_that_lacks_a_required_or_mapped_name_is_told(read: Read, tmp_path:
 
 def test_json_names_that_stand_twice_in_a_record_are_told(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"v": 1, "v": 2}\n')
-    with pytest.raises(BadData, match="the names of the records cannot be used") as caught:
+    with pytest.raises(BadData, match="a record has two values of one name") as caught:
         read(["a.json"], only(IntegerType()))
     assert caught.value.reason is Reason.SOURCE_UNREADABLE
 
