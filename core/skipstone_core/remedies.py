@@ -208,7 +208,7 @@ REMEDIES: Mapping[Reason, str] = {
 
 
 def find_remedy(reason: str) -> str:
-    """What to do about ``reason``; empty for a word that is no reason of this release."""
+    """What to do about ``reason``; empty for a word that is not a reason of this release."""
     try:
         return REMEDIES[Reason(reason)]
     except ValueError:

@@ -63,7 +63,7 @@ def whole(low: int, high: int) -> Check:
 
     def check(text: str) -> str | None:
         fits = len(text) <= 20 and text.isascii() and text.isdigit() and low <= int(text) <= high
-        return None if fits else f"{shown(text)} is no whole number from {low} to {high}: write one"
+        return None if fits else f"{shown(text)} is not a whole number from {low} to {high}: write one"
 
     return check
 

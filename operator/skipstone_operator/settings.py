@@ -96,5 +96,5 @@ class _Reader:
     def number(self, name: str, low: int, high: int, default: int) -> int:
         found = self.text(name, str(default))
         if not re.fullmatch(r"[0-9]{1,9}", found) or not low <= int(found) <= high:
-            raise BadSetting(f"SKIPSTONE_{name}: {found!r} is no whole number from {low} to {high}: correct it")
+            raise BadSetting(f"SKIPSTONE_{name}: {found!r} is not a whole number from {low} to {high}: correct it")
         return int(found)

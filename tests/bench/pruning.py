@@ -94,7 +94,7 @@ def _case(case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
 
 def _in_a_process(case: dict[str, Any]) -> dict[str, Any]:
-    """Inputs are made in another process than the measured one: what they leave behind is no part of its peak."""
+    """Inputs are made in another process than the measured one: what they leave behind is not a part of its peak."""
     with tempfile.TemporaryDirectory() as folder:
         for step in ("make", "prune"):
             work = json.dumps({"step": step, "folder": folder, **case})

@@ -420,4 +420,4 @@ def test_a_bad_setting_ends_the_start_with_one_sentence(operators: list[Operator
     operators[0].start()
     assert operators[0].wait_end() == 1
     (message,) = operators[0].messages()
-    assert message == "ending: SKIPSTONE_WORKERS: 'many' is no whole number from 1 to 256: correct it"
+    assert message == "ending: SKIPSTONE_WORKERS: 'many' is not a whole number from 1 to 256: correct it"

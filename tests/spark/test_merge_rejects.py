@@ -211,7 +211,7 @@ def dms_parquet(path: Path, seen: str) -> None:
 
 
 def changes(seen: str) -> list[tuple[int, dict[str, Any]]]:
-    """The second does not fit while ``seen`` is no moment; the third is of the same row."""
+    """The second does not fit while ``seen`` is not a moment; the third is of the same row."""
     return [(1, row(1, "early")), (2, row(1, "bad", seen)), (3, row(1, "late")), (4, row(2, "fine"))]
 
 
@@ -260,7 +260,7 @@ def test_a_change_whose_row_is_not_known_stops_the_feed_and_names_its_place(bed:
     events(bed)
     good = event("u", 1, after=row(1, "good"))
     for bad, said in (
-        ("{not json", "is no JSON object"),
+        ("{not json", "is not a JSON object"),
         (event("u", 2, after={"id": "x", "name": "b"}), "column 'id'"),
         (event("u", 2, after={"name": "b"}), "key column 'id'"),
         (event("d", 2, before={"id": 0}), "key column 'id'"),

@@ -68,7 +68,7 @@ SHAPES = {
         "where {}) s on t.k = s.k",
         [1],
     ),
-    "bytes that are no text": (
+    "bytes that are not text": (
         "select t.n, hex(m['x']) from t join (select k, map('x', string(unhex('ff'))) m from small s where {}) s "
         "on t.k = s.k",
         [1],
@@ -159,7 +159,7 @@ LEFT_TO_SPARK = {
     "other way round": ("select a.n from t a join t b on a.k = b.k and a.n = b.n", {}),
     "too many rows": (INNER.format("s.i < 6"), {"skipstone.joinRows": "5"}),
     "not asked for": (INNER.format("s.name = 'n3'"), {"skipstone.joinRows": "0"}),
-    "bytes that are no text": (
+    "bytes that are not text": (
         "select t.n from t join (select k, string(unhex('ff')) x from small where i < 2) s on t.g = s.x",
         {},
     ),

@@ -63,7 +63,7 @@ RELATIONS: dict[str, tuple[Refusal, str]] = {
     "not in": (Refusal.CONDITION, "select * from t where k not in (7, 14)"),
     "not in with null": (Refusal.CONDITION, "select * from t where k not in (7, null)"),
     "not like": (Refusal.CONDITION, "select * from t where g not like 'g1%'"),
-    "bytes that are no text": (Refusal.CONDITION, "select * from t where g = cast(x'ff' as string)"),
+    "bytes that are not text": (Refusal.CONDITION, "select * from t where g = cast(x'ff' as string)"),
     "a column that no index leads with": (Refusal.INDEX_NOT_USED, "select * from t where n > 150"),
     "everything is hit": (Refusal.INDEX_NOT_USED, "select * from t where k >= 0"),
 }

@@ -190,7 +190,7 @@ def test_without_indexes_the_answer_is_the_same(session: SparkSession, lake: Lak
         ({"colunms": "k"}, "ns.t", "there is no such option"),
         ({"columns": "nope"}, "ns.t", "there is no column 'nope'"),
         ({"columns": "[1"}, "ns.t", "nor a JSON list"),
-        ({"snapshotId": "x"}, "ns.t", "'x' is no whole number"),
+        ({"snapshotId": "x"}, "ns.t", "'x' is not a whole number"),
         ({"snapshotId": "17"}, "ns.t", "ns.t has no snapshot 17"),
         ({"useIndexes": "maybe"}, "ns.t", "neither true nor false"),
         ({"filter": "k ="}, "ns.t", "filter"),

@@ -620,7 +620,7 @@ def test_what_is_no_parquet_file_is_named(bed: Bed, content: bytes) -> None:
     bed.create(SCHEMA)
     put(bed, "lake/a.parquet", rows(1))
     bed.put("lake/readme.txt", content)
-    with pytest.raises(BadData, match=r"'lake/readme\.txt': this is no readable Parquet file"):
+    with pytest.raises(BadData, match=r"'lake/readme\.txt': this is not a readable Parquet file"):
         register(bed, "lake")
     assert register(bed, "lake/*.parquet").counts["filesRegistered"] == 1
 

@@ -138,4 +138,4 @@ def test_properties_of_another_engine_that_writers_do_not_follow_are_told(
     assert ignored.ignored[0] == "write.distribution-mode" and max(map(len, ignored.ignored)) <= 121
     assert (mode.ignored, rows.ignored) == ((), ())
     assert "'write.merge.mode' of ns.b cannot be used: 'merge_on_read' is not known" in mode.refused
-    assert "'write.parquet.row-group-limit' of ns.c cannot be used: 'banana' is no whole number" in rows.refused
+    assert "'write.parquet.row-group-limit' of ns.c cannot be used: 'banana' is not a whole number" in rows.refused

@@ -203,7 +203,7 @@ def test_a_damaged_file_loads_nothing_whatever_happens_to_bad_rows(
     bed.put("in/a.avro", avro_file(PAIR, AB))
     bed.put("in/b c.avro", avro_file(PAIR, AB)[:-3])
     with pytest.raises(
-        BadData, match=r"'in/b c\.avro': this is no readable Avro file: the block at byte \d+"
+        BadData, match=r"'in/b c\.avro': this is not a readable Avro file: the block at byte \d+"
     ) as caught:
         bed.load(source_of("in"), limits=limits, bad_records=bad(policy))
     assert caught.value.reason is Reason.SOURCE_UNREADABLE

@@ -110,7 +110,7 @@ def test_a_mapped_source_column_must_be_there(reader: Reader) -> None:
 
 
 def test_a_mapping_to_no_table_column_is_told(reader: Reader) -> None:
-    with pytest.raises(BadSpec, match=r"source\.mapping: 'B' is no column of the table") as caught:
+    with pytest.raises(BadSpec, match=r"source\.mapping: 'B' is not a column of the table") as caught:
         reader.read({"one.csv": "a,b\n1,x\n"}, AB, mapping=(ColumnMapping(column="B", from_="b"),))
     assert caught.value.reason is Reason.COLUMN_NOT_FOUND
 
@@ -220,7 +220,7 @@ def test_options_that_cannot_be_used_are_told_by_name(reader: Reader, options: d
 
 
 def test_an_unknown_time_zone_is_told(reader: Reader) -> None:
-    with pytest.raises(BadSpec, match=r"^spec\.timeZone: 'Nowhere/X' is no time zone"):
+    with pytest.raises(BadSpec, match=r"^spec\.timeZone: 'Nowhere/X' is not a time zone"):
         reader.read({"one.csv": "a,b\n1,x\n"}, AB, time_zone="Nowhere/X")
 
 

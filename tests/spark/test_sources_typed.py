@@ -508,7 +508,7 @@ def test_files_with_other_columns_and_types_go_into_one_frame(read: Read, tmp_pa
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b"PAR1" + b"\0" * 50 + b"PAR1"], ids=["empty", "text", "torn"])
 def test_files_of_another_format_are_told(read: Read, tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadData, match=f"'{name}': this is no readable") as caught:
+    with pytest.raises(BadData, match=f"'{name}': this is not a readable") as caught:
         read([name], only(IntegerType()))
     assert caught.value.reason is Reason.SOURCE_UNREADABLE
 

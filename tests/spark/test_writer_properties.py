@@ -108,7 +108,7 @@ def test_only_the_first_columns_have_metrics_by_default(bed: MergeBed) -> None:
     ("name", "value", "said"),
     [
         ("write.merge.mode", "merge_on_read", "'merge_on_read' is not known: write copy-on-write or merge-on-read"),
-        ("write.parquet.row-group-limit", "banana", "'banana' is no whole number from 1 to"),
+        ("write.parquet.row-group-limit", "banana", "'banana' is not a whole number from 1 to"),
         ("write.parquet.compression-codec", "lzo", "'lzo' is not known: write zstd"),
     ],
 )

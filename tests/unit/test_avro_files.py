@@ -162,7 +162,7 @@ def rows_or_error(read: Read, content: bytes) -> int | None:
         return read(content).num_rows
     except BadData as error:
         assert error.reason is Reason.SOURCE_UNREADABLE
-        assert str(error).startswith("source.paths: 'a.avro': this is no readable Avro file: ")
+        assert str(error).startswith("source.paths: 'a.avro': this is not a readable Avro file: ")
         return None
 
 

@@ -138,7 +138,7 @@ def test_nothing_is_unreached_and_no_commit_lands_while_a_list_is_cut_off(table:
 
 @pytest.mark.parametrize("codec", [None, "snappy"])
 def test_lists_are_read_in_the_codecs_of_other_writers(table: Table, codec: str | None) -> None:
-    """One that names no codec has none, and Snappy is no part of PyIceberg."""
+    """One that names no codec has none, and Snappy is not a part of PyIceberg."""
     path = list_of(table)
     schema, blocks = read_blocks(path.read_bytes())
     expected = read_manifest_list(PyArrowFileIO().new_input(str(path)))

@@ -231,7 +231,7 @@ def test_rows_of_one_event_of_maxwell_are_ordered_by_their_offset(tmp_path: Path
     [
         (maxwell("insert", {"id": 1}) | {"type": ["insert"]}, "its type is none of"),
         (maxwell("insert", {"id": 1}, position="bin.99999999999999999999:4"), "binlog file"),
-        (maxwell("insert", {"id": 1}, position="bin.1:4", xoffset=-1), "'xoffset' is no position"),
+        (maxwell("insert", {"id": 1}, position="bin.1:4", xoffset=-1), "'xoffset' is not a position"),
     ],
 )
 def test_junk_in_a_message_of_maxwell_is_refused_by_line(tmp_path: Path, message: Row, says: str) -> None:
@@ -244,7 +244,7 @@ def test_a_scale_that_is_no_number_is_refused(bed: FeedBed) -> None:
     schema = schema_of(typed("id", "int64"), typed("price", "bytes", f"{CONNECT}Decimal", scale="x"))
     bed.lines({"schema": schema, "payload": envelope("c", postgres(1), after={"id": 1, "price": "AQ=="})})
     with pytest.raises(
-        BadData, match=r"'feed/0.json', line 1: its schema has a decimal whose scale is no whole number"
+        BadData, match=r"'feed/0.json', line 1: its schema has a decimal whose scale is not a whole number"
     ):
         bed.left()
 
@@ -254,7 +254,7 @@ def test_a_scale_of_avro_that_is_no_number_is_refused(tmp_path: Path) -> None:
     schema = avro_schema({"name": "id", "type": "long"}, {"name": "price", "type": price})
     record = envelope("c", postgres(1), after={"id": 1, "price": b"1"})
     bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, SourceFormat.AVRO).avro(schema, [record])
-    with pytest.raises(BadData, match="a decimal's scale is no whole number"):
+    with pytest.raises(BadData, match="a decimal's scale is not a whole number"):
         bed.left()
 
 

@@ -381,8 +381,8 @@ def test_a_value_that_does_not_fit_is_refused_by_file_line_and_column(tmp_path: 
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ({"op": "c", "after": order(1)}, "it is no change event"),
-        ({"status": "BEGIN", "id": "571"}, "it is no change event"),
+        ({"op": "c", "after": order(1)}, "it is not a change event"),
+        ({"status": "BEGIN", "id": "571"}, "it is not a change event"),
         ({"__op": "c", "__deleted": "false", "id": 1}, "set source.changeFormat to DebeziumFlat"),
         (envelope("x", postgres(1), after=order(1)), "its op is none of"),
         (envelope("d", postgres(1)), "REPLICA IDENTITY"),
@@ -392,8 +392,8 @@ def test_a_value_that_does_not_fit_is_refused_by_file_line_and_column(tmp_path: 
         (envelope("c", mysql("binlog", 1), after=order(1)), "does not end with a number"),
         (envelope("c", mysql("b.1", 1) | {"pos": None}, after=order(1)), "has no 'pos'"),
         (envelope("c", {"connector": "mongodb", "db": "d", "collection": "c"}), "MongoDB"),
-        ("[1]", "it is no JSON object"),
-        ('{"op": ', "it is no JSON object"),
+        ("[1]", "it is not a JSON object"),
+        ('{"op": ', "it is not a JSON object"),
     ],
 )
 def test_messages_that_cannot_be_used_are_refused_by_line(bed: FeedBed, message: object, says: str) -> None:

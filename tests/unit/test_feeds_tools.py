@@ -233,7 +233,7 @@ def test_values_of_maxwell_are_read_by_the_types_of_the_table(maxwell_bed: FeedB
     ("message", "says"),
     [
         (maxwell("table-drop", {}), "its type is none of"),
-        ({"type": "insert", "table": "orders"}, "it is no message of Maxwell"),
+        ({"type": "insert", "table": "orders"}, "it is not a message of Maxwell"),
         (maxwell("insert", {"text": "x"}), "no value for the key column 'id'"),
         (maxwell("insert", {"id": 1}, position="x"), "binlog file"),
         (maxwell("insert", {"id": 1, "raw": "AQ"}), "column 'raw'"),

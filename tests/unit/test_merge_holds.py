@@ -124,7 +124,7 @@ def test_nothing_after_a_change_that_does_not_fit_is_applied_in_its_run() -> Non
     judged = judge_changes(HeldRow(), changes)
     assert judged.decisions == (Decision.APPLY, Decision.REJECT, Decision.REJECT, Decision.REJECT)
     assert judged.row.missing == ("2", "3", "4")
-    # A repair of the first alone is no repair of those after it.
+    # A repair of the first alone does not repair those after it.
     first = judge_changes(judged.row, (RowChange(place="2", sets=whole),))
     assert first.decisions == (Decision.APPLY,)
     assert first.row.missing == ("3", "4")

@@ -304,7 +304,7 @@ NOT_UNDERSTOOD = {
     "bytes that are no column's": tree("EqualTo", column(5), literal("x", "binary")),
     "a literal of another type": tree("EqualTo", column(1), literal(1, "long")),
     "a collated literal": tree("EqualTo", column(5), literal("x", "string collate UTF8_LCASE")),
-    "bytes that are no text": tree("EqualTo", column(5), literal("\ufffd", "string")),
+    "bytes that are not text": tree("EqualTo", column(5), literal("\ufffd", "string")),
     "a column of another relation": tree(
         "EqualTo", tree("AttributeReference", name="a", dataType="integer", exprId={"id": 9}), literal(1)
     ),

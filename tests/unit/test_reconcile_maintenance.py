@@ -230,7 +230,7 @@ class TestWindow:
         ("window", "says"),
         [
             ({"schedule": "0 0 31 2 *"}, "spec.maintenance.window.schedule: '0 0 31 2 *' is no cron expression"),
-            ({"timeZone": "Europe/Atlantis"}, "spec.maintenance.window.timeZone: 'Europe/Atlantis' is no time zone"),
+            ({"timeZone": "Europe/Atlantis"}, "spec.maintenance.window.timeZone: 'Europe/Atlantis' is not a time zone"),
         ],
     )
     def test_one_that_never_opens_is_told_and_keeps_no_job_from_running(

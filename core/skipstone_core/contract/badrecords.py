@@ -16,7 +16,7 @@ class BadRecordPolicy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class BadRecordsSpec:
-    """``max_count`` bounds redirected or dropped rows, of a merge those that wait for them too; None is no bound."""
+    """``max_count`` bounds redirected or dropped rows, of a merge those that wait for them too; None: no bound."""
 
     policy: BadRecordPolicy = BadRecordPolicy.FAIL
     max_count: int | None = None

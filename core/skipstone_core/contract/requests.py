@@ -430,7 +430,7 @@ class MaintainTask:
     """Do ``steps`` as ``policy`` asks, each part in a commit of its own.
 
     ``max_commit_bytes``: of files that one commit of a compaction rewrites. ``spared_owners``: uids of resources whose
-    runs may still commit to the table; what their runs wrote is no orphan. ``in_use_since_ms``: when the oldest run
+    runs may still commit to the table; what their runs wrote is not an orphan. ``in_use_since_ms``: when the oldest run
     began that reads the table and goes on, in milliseconds since 1970; what was main's head since then does not expire.
     """
 

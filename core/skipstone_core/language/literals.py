@@ -60,7 +60,7 @@ def _number(value: Literal, type_name: str) -> Literal:
 
 def _integer(value: Literal, bits: int) -> int:
     if not isinstance(value, int):
-        raise Unfit("it is no whole number")
+        raise Unfit("it is not a whole number")
     if not -(1 << bits) <= value < 1 << bits:
         raise Unfit("it is out of range")
     return value

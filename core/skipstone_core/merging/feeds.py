@@ -1,4 +1,4 @@
-"""What a change feed of a tool means as a merge: its clauses, and the columns that carry what is no column of a row.
+"""What a change feed of a tool means as a merge: its clauses, and the columns that carry what is not a column of a row.
 
 Called by the merge run before it plans. Must not know how feeds are written.
 """

@@ -152,7 +152,7 @@ async def _configure(configuration: Configuration) -> None:
 
 
 def read_answer(status: int, data: bytes) -> Answer:
-    """The answer in ``data``. Raises ApiFault for a success that is no JSON object.
+    """The answer in ``data``. Raises ApiFault for a success that is not a JSON object.
 
     A body cut short or encoded by something in between must never pass for an empty list: what is live would be
     taken for absent.
@@ -164,5 +164,5 @@ def read_answer(status: int, data: bytes) -> Answer:
     if isinstance(found, dict):
         return Answer(status, found)
     if 200 <= status < 300:
-        raise ApiFault(f"{status} with a body that is no JSON object: {str(found)[:64]!r}")
+        raise ApiFault(f"{status} with a body that is not a JSON object: {str(found)[:64]!r}")
     return Answer(status, {"message": str(found)[:1024]})

@@ -41,7 +41,7 @@ class RunManifest:
     """All that decides how a run's ConfigMap and Pod look.
 
     ``one_node``: the claim is ReadWriteOnce or ReadWriteOncePod, so all pods of the Warehouse share a node.
-    ``deadline_seconds``: the pod is ended by the kubelet after this time; None is no bound.
+    ``deadline_seconds``: the pod is ended by the kubelet after this time; None: no bound.
     """
 
     request: JobRequest

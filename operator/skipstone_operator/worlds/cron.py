@@ -72,7 +72,7 @@ def read_cron(schedule: str, time_zone: str) -> Cron:
     try:
         zone = ZoneInfo(time_zone)
     except (KeyError, ValueError, OSError) as error:
-        message = f"{time_zone!r} is no time zone of the IANA database: write one such as Europe/Berlin"
+        message = f"{time_zone!r} is not a time zone of the IANA database: write one such as Europe/Berlin"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from error
     cron = Cron(_MACROS.get(schedule, schedule), zone)
     try:

@@ -45,7 +45,7 @@ SnapshotProducer = _SnapshotProducer
 CONNECTIONS = 64
 #: A location with a scheme: that, the authority if there is one, and the path.
 _WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
-#: Schemes whose authority is no part of the path. PyIceberg takes that of ``file`` for a folder of the process's own.
+#: Schemes whose authority does not belong to the path. PyIceberg takes that of ``file`` for a folder of its process.
 _WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs", "file"})
 _DAY_MICROSECONDS = 86_400_000_000
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)

@@ -64,7 +64,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Range:
-    """The key lies between two stored values; None is no bound."""
+    """The key lies between two stored values; None: no bound."""
 
     field_id: int
     lower: pa.Scalar | None = None

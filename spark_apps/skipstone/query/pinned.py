@@ -132,7 +132,7 @@ def _integer(given: Mapping[str, str], key: str, field: str) -> int | None:
     try:
         return int(given[key])
     except ValueError:
-        raise BadSpec(Reason.INVALID_SPEC, f"{given[key]!r} is no whole number", field=field) from None
+        raise BadSpec(Reason.INVALID_SPEC, f"{given[key]!r} is not a whole number", field=field) from None
 
 
 def _switch(text: str) -> bool:

@@ -74,7 +74,7 @@ class _Rejects:
     def take(self, bad: pa.RecordBatch) -> None:
         """Count, keep the first ones, write them down when a part is given."""
         self.count += bad.num_rows
-        # the record of a bad row may hold bytes that are no text
+        # the record of a bad row may hold bytes that are not text
         records = bad.column(RECORD_COLUMN).cast(pa.binary()).to_pylist()
         for row, raw in zip(bad.select([FILE_COLUMN, ERROR_COLUMN]).to_pylist(), records, strict=True):
             record = (raw or b"").decode(errors="replace")

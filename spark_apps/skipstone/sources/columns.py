@@ -191,7 +191,7 @@ def column_mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
         if pair.column not in known:
             raise BadSpec(
                 Reason.COLUMN_NOT_FOUND,
-                f"'{pair.column}' is no column of the table: names are exact, write it as the table does",
+                f"'{pair.column}' is not a column of the table: names are exact, write it as the table does",
                 field="source.mapping",
             )
     twice = [name for name, n in Counter(pair.column for pair in source.mapping).items() if n > 1]

@@ -42,7 +42,7 @@ def hashes_of_halves(halves: npt.NDArray[np.uint32]) -> Hashes:
 
 
 def hashes_of_bytes(values: pa.Array) -> Hashes:
-    """Of texts or bytes without nulls; a length that Parquet stores before a value is no part of it."""
+    """Of texts or bytes without nulls; a length that Parquet stores before a value is not a part of it."""
     if pa.types.is_fixed_size_binary(values.type):
         values = pc.cast(values, pa.binary())
     values = pc.cast(values, pa.large_binary())

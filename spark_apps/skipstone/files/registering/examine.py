@@ -146,7 +146,7 @@ def _damage(name: str) -> Iterator[None]:
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
     except pa.ArrowException as error:
-        raise _unreadable(name, f"this is no readable Parquet file: {error}") from error
+        raise _unreadable(name, f"this is not a readable Parquet file: {error}") from error
 
 
 def _unreadable(name: str, message: str) -> BadData:

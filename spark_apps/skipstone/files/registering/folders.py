@@ -69,7 +69,7 @@ def as_value(text: str | None, kind: IcebergType) -> Any:
 def _whole(text: str, bits: int) -> int:
     number = int(text) if _WHOLE.fullmatch(text) else 1 << bits
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise ValueError("it is no whole number in the range of the type")
+        raise ValueError("it is not a whole number in the range of the type")
     return number
 
 

@@ -97,7 +97,7 @@ class PlainRejects:
 def _rows(table: pa.Table) -> list[dict[str, str | None]]:
     names = [name for name in (ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN) if name in table.column_names]
     texts = table.select(names)
-    for at, name in enumerate(names):  # the record of a bad row may hold bytes that are no text
+    for at, name in enumerate(names):  # the record of a bad row may hold bytes that are not text
         values = [(raw or b"").decode(errors="replace") for raw in texts.column(at).cast(pa.binary()).to_pylist()]
         texts = texts.set_column(at, name, pa.array(values, pa.string()))
     found: list[dict[str, str | None]] = texts.to_pylist()

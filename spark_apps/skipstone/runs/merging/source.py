@@ -264,7 +264,7 @@ def time_zone(task: MergeTask) -> ZoneInfo:
     try:
         return ZoneInfo(task.time_zone)
     except (KeyError, ValueError, OSError):
-        message = f"{task.time_zone!r} is no time zone of the IANA database, such as Europe/Madrid"
+        message = f"{task.time_zone!r} is not a time zone of the IANA database, such as Europe/Madrid"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from None
 
 

@@ -137,7 +137,7 @@ def _tell_unused(examined: Sequence[Examined], reporter: Reporter) -> None:
 
 
 def _without_live(found: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
-    """Those that are no files of the table yet, whoever added them, by whatever link.
+    """Those that are not files of the table yet, whoever added them, by whatever link.
 
     Raises BadData (SOURCE_UNREADABLE) for a file that the source names twice, and as ``require_unknown`` does.
     """

@@ -72,7 +72,7 @@ def _told(stored: StoredFile) -> Iterator[None]:
     try:
         yield
     except Damaged as error:
-        raise unreadable(stored.name, f"this is no readable Avro file: {error}") from error
+        raise unreadable(stored.name, f"this is not a readable Avro file: {error}") from error
 
 
 def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:

@@ -53,7 +53,7 @@ def avro_messages(stored: StoredFile) -> Iterator[tuple[Fields, Mapping[str, Sem
                 if isinstance(named, Mapping):
                     yield named, semantics
     except Damaged as error:
-        raise unreadable(stored.name, f"this is no readable Avro file: {error}") from error
+        raise unreadable(stored.name, f"this is not a readable Avro file: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _whole(scale: Json) -> int:
     try:
         return int(str(scale))
     except ValueError as error:
-        raise Damaged("a decimal's scale is no whole number") from error
+        raise Damaged("a decimal's scale is not a whole number") from error
 
 
 def _same(value: Raw) -> Raw:

@@ -1,6 +1,6 @@
 """Changes as Arrow batches: the columns of rows in kernel types, what happened to each row, and in which order.
 
-Called by ``files``. A column that a change does not have is null in its batch, and a bit says that it is no null.
+Called by ``files``. A column that a change does not have is null in its batch, and a bit says that it is not null.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ class MessageReader:
         if message is None:
             return None
         if not isinstance(message, Mapping):
-            raise FeedError("it is no JSON object: write one message a line")
+            raise FeedError("it is not a JSON object: write one message a line")
         if set(message) != {"schema", "payload"}:
             return message, None
         payload = message["payload"]
         if payload is None:
             return None
         if not isinstance(payload, Mapping):
-            raise FeedError("its payload is no object")
+            raise FeedError("its payload is not an object")
         return payload, self._told(message["schema"])
 
     def _told(self, schema: Raw) -> Semantics:
@@ -68,7 +68,7 @@ def parsed(line: bytes, decoder: json.JSONDecoder = _DECODER) -> Raw:
     try:
         found: Raw = decoder.decode(text)
     except (ValueError, RecursionError) as error:
-        raise FeedError("it is no JSON object: write one message a line") from error
+        raise FeedError("it is not a JSON object: write one message a line") from error
     return found
 
 
@@ -104,4 +104,4 @@ def _whole(scale: Raw) -> int:
     try:
         return int(str(scale))
     except ValueError as error:
-        raise FeedError("its schema has a decimal whose scale is no whole number: fix the converter") from error
+        raise FeedError("its schema has a decimal whose scale is not a whole number: fix the converter") from error

@@ -217,7 +217,7 @@ def _no_envelope(message: Fields) -> str:
         return "it is a flat message of ExtractNewRecordState: set source.changeFormat to DebeziumFlat"
     if _is_schema_change(message):
         return f"it tells of a changed schema, and not of a row: {_READ_AGAIN}"
-    return f"it is no change event, which has 'op' and 'source': {_READ_AGAIN}"
+    return f"it is not a change event, which has 'op' and 'source': {_READ_AGAIN}"
 
 
 def _refuse_other(message: Fields) -> None:

@@ -220,7 +220,7 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
                 yield from _Rows(_without_views(batch), line, is_load, maker).batches()
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
+        raise unreadable(stored.name, f"this is not a readable Parquet file: {error}") from error
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:

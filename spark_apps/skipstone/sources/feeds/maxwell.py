@@ -45,7 +45,7 @@ class MaxwellReader:
                 "feed"
             )
         if not isinstance(data, Mapping) or not message.get("table"):
-            raise FeedError("it is no message of Maxwell, which has 'database', 'table' and 'data'")
+            raise FeedError("it is not a message of Maxwell, which has 'database', 'table' and 'data'")
         mark = maxwell_mark(message, self.choice.name_of(table))
         keys = dict(zip(self.keys, require_keys(data, self.keys), strict=True))
         if kind == "delete":

@@ -258,14 +258,14 @@ def _number(value: Raw, name: str) -> int:
     except ValueError:
         number = None
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 64:
-        raise FeedError(f"its '{name}' is no position: it must be a whole number")
+        raise FeedError(f"its '{name}' is not a position: it must be a whole number")
     return number
 
 
 def _lsn(value: Raw, name: str) -> bytes:
     text = _text(value)
     if not _LSN.fullmatch(text) or len(digits := text.replace(":", "")) > 2 * _LSN_BYTES:
-        raise FeedError(f"its '{name}' is no log sequence number")
+        raise FeedError(f"its '{name}' is not a log sequence number")
     return bytes.fromhex(digits.zfill(2 * _LSN_BYTES))
 
 

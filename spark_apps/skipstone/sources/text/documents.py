@@ -44,7 +44,7 @@ def require_readable_text(stored: StoredFile) -> None:
             wrong = WIDE if _WIDE.match(piece[:4]) else None
             while piece and wrong is None:
                 more = file.read(_PIECE)
-                # a quote is no part of a character or of an escape but its last one
+                # a quote is not a part of a character or of an escape but its last one
                 cut = piece.rfind(b'"') + 1 if more else len(piece)
                 wrong, piece = _wrong_in(piece[:cut]), piece[cut:] + more
     except (OSError, EOFError) as error:
@@ -62,7 +62,7 @@ def _wrong_in(piece: bytes) -> str | None:
 def require_one_document(file: StoredFile) -> None:
     """Raise BadData (SOURCE_UNREADABLE) when a document of Json is followed by another one, which Spark would not read.
 
-    Reads as much as the first one takes. What is no whole object or list is left to Spark, which tells it as a bad row.
+    Reads as much as the first one takes. What is not a whole object or list is left to Spark, which tells it.
     """
     name = file.name
     try:

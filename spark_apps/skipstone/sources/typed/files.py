@@ -93,7 +93,7 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(name, f"this is no readable Parquet file: {error}") from error
+        raise unreadable(name, f"this is not a readable Parquet file: {error}") from error
     columns = map(physical.column, range(len(physical)))
     old = frozenset(column.path for column in columns if column.physical_type == "INT96")
     told = _Told(lambda found, path: INT96 if path in old else file_type(found.type), empty, old)
@@ -124,7 +124,7 @@ def read_orc_footer(stored: StoredFile) -> FileColumns:
     except MemoryError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(name, f"this is no readable ORC file: {error}") from error
+        raise unreadable(name, f"this is not a readable ORC file: {error}") from error
     for one in schema:
         if pa.types.is_timestamp(one.type) and one.type.tz is not None:
             raise BadSpec(

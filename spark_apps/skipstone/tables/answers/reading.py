@@ -60,7 +60,7 @@ def message_of(response: Response) -> str:
 
 
 def is_from_elsewhere(error: ValidationError) -> bool:
-    """Whether an answer that PyIceberg cannot read is no JSON object, or lacks what every answer of its kind has."""
+    """Whether an answer that PyIceberg cannot read is not a JSON object, or lacks what every answer of its kind has."""
     told = error.errors(include_url=False, include_context=False, include_input=False)
     return any(not one["loc"] or (one["type"] == "missing" and len(one["loc"]) == 1) for one in told)
 
@@ -84,7 +84,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _object(response: Response) -> Mapping[str, object]:
-    """The body, empty when it is no JSON object."""
+    """The body, empty when it is not a JSON object."""
     try:
         told = response.json()
     except ValueError:

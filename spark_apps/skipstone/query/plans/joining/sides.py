@@ -144,7 +144,7 @@ class PlanSides:
         dataset = self.replacing.runnable(found, plan_of)
         if dataset is None:
             dataset = self.replacing.as_it_is(plan_of)
-        # as Spark holds them: days of 1582 and bytes that are no text do not survive a way through Java's types
+        # as Spark holds them: days of 1582 and bytes that are not text do not survive a way through Java's types
         rows, jvm = dataset.queryExecution().executedPlan().executeCollect(), self.replacing.session.jvm
         relations, none = scala_object(jvm, LOCAL_RELATION), scala_object(jvm, NONE)
         return Side(relations.apply(output, scala_seq_of(jvm, rows), _NOT_STREAMING, none), len(rows))

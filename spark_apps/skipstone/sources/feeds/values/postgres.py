@@ -64,7 +64,7 @@ _MAX_DIGITS = 38
 #: Text and numeric, which are of any length, may be declared as any of these.
 MAY_BE_LARGE = (StringType, BinaryType, FixedType, DecimalType, ListType, MapType, UUIDType, FloatType, DoubleType,
                 TimestampType, TimestamptzType)  # fmt: skip
-#: What to do about text that is no date of the years 1 to 9999.
+#: What to do about text that is not a date of the years 1 to 9999.
 DATES_REMEDY = (
     "set datestyle to ISO for the role that reads the slot if PostgreSQL writes dates in another way; declare the "
     "column as string if it has years before 1 or after 9999"

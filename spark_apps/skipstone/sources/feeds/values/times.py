@@ -143,7 +143,7 @@ def _bounded(value: int, first: int, last: int) -> int:
 
 
 def all_days(values: Sequence[Raw], of: ReadAs) -> pa.Array | None:
-    """Whole numbers as dates, in one step; None when numbers are no dates here."""
+    """Whole numbers as dates, in one step; None when numbers are not dates here."""
     return _within(pa.array(values, pa.int32()), FIRST_DAY, LAST_DAY) if _is_day(of.semantic) else None
 
 
