@@ -45,10 +45,14 @@ def main() -> None:
     """Run all kinds."""
     options = _options()
     print(f"goal: at most {GOAL_MIB} MiB above an empty run", flush=True)
+    failed = False
     for kind in (name for name in KINDS if is_wanted(name, options.only)):
         for line in _lines(kind, options.lengths, options.decoded * MIB, peers=not options.no_peers):
             keep(RESULTS, line)
             print(_shown(line), flush=True)
+            failed = failed or "error" in line
+    if failed:
+        sys.exit("some runs did not end: see above")
 
 
 def _options() -> argparse.Namespace:
@@ -65,11 +69,16 @@ def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> I
     empty = {who: _took(kind, who, EMPTY).peak for who in whose}
     for length in lengths:
         texts = Texts(length, min(MOST_ROWS, decoded // length))
-        found = {who: _took(kind, who, texts) for who in whose}
+        case = f"{kind}, {texts.rows} texts of {length} bytes"
+        try:
+            found = {who: _took(kind, who, texts) for who in whose}
+        except (RuntimeError, subprocess.TimeoutExpired) as error:  # one that fails leaves the others their turn
+            yield {"case": case, "kind": kind, "length": length, "error": str(error), "goal": GOAL_MIB, "ok": False}
+            continue
         above = {who: max(one.peak - empty[who], 0) for who, one in found.items()}
         ours, peer = found[OURS], found.get(PYICEBERG)
         yield {
-            "case": f"{kind}, {texts.rows} texts of {length} bytes",
+            "case": case,
             "kind": kind,
             "length": length,
             "rows": texts.rows,
@@ -103,6 +112,8 @@ def _took(kind: str, who: str, texts: Texts) -> Peak:
 
 
 def _shown(line: dict[str, Any]) -> str:
+    if "error" in line:
+        return f"{line['case']:<60} FAILED: {line['error']}"
     peer = "" if line["peer_mib"] is None else f", PyIceberg {line['peer_mib']:.0f} MiB: {line['ratio']:.1f}"
     mark = "" if line["ok"] else " NOT ok"
     sizes = f"{line['file_kib']:.0f} KiB, {line['decoded_mib']} MiB decoded"

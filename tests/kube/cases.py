@@ -224,6 +224,7 @@ ACCEPTED = (
     _tbl(
         "table-every-type",
         {
+            "allowTypesUnreadableBySpark": True,
             "columns": [{"name": "id", "type": "long", "required": True}]
             + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)]
         },

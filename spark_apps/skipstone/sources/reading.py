@@ -148,7 +148,7 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
         spark.sql("values 1").select(column).collect()  # one literal row: Spark folds it and runs no job
     except PySparkException as error:
         raise BadSpec(
-            Reason.INVALID_SPEC, f"'{text}' is no {noun} that Spark understands: fix it", field=field
+            Reason.INVALID_SPEC, f"'{text}' is not a {noun} that Spark understands: fix it", field=field
         ) from error
 
 
