@@ -16,6 +16,7 @@ from tests.kube.maintenance_cases import (
     MAINTENANCE_REJECTED,
     MAINTENANCE_UNTYPED,
 )
+from tests.kube.planning_cases import PLANNING_ACCEPTED, PLANNING_EDITS, PLANNING_REJECTED, PLANNING_UNTYPED
 
 SCHEDULE: Manifest = {"schedule": "*/15 * * * *", "mergeTemplate": {"spec": MERGE}}
 
@@ -43,6 +44,7 @@ ACCEPTED = (
     *cases.ACCEPTED,
     *CATALOGS_ACCEPTED,
     *MAINTENANCE_ACCEPTED,
+    *PLANNING_ACCEPTED,
     _ms("schedule-smallest", {}),
     *(_ms(f"schedule-{text}", {"schedule": text}) for text in SCHEDULES),
     _ms(
@@ -78,10 +80,12 @@ REJECTED = (
     *_of_merges(cases.REJECTED),
     *CATALOGS_REJECTED,
     *MAINTENANCE_REJECTED,
+    *PLANNING_REJECTED,
 )  # fmt: skip
 UNTYPED = (
     *cases.UNTYPED,
     *MAINTENANCE_UNTYPED,
+    *PLANNING_UNTYPED,
     _ms("schedule-without-template", {"mergeTemplate": ABSENT}, "spec.mergeTemplate", "Required"),
     _ms("schedule-policy-unknown", {"concurrencyPolicy": "Queue"}, "spec.concurrencyPolicy", "Forbid"),
     _ms("schedule-source-consumed-twice", {"mergeTemplate.spec.source.consume": "Twice"},
@@ -90,6 +94,7 @@ UNTYPED = (
 EDITS = (
     *cases.EDITS,
     *MAINTENANCE_EDITS,
+    *PLANNING_EDITS,
     Edit(
         "schedule-times", "MergeSchedule", SCHEDULE, {"schedule": "@daily", "timeZone": "Asia/Tokyo", "suspend": True}
     ),

@@ -16,6 +16,8 @@ from skipstone_core.contract.requests import CatalogType
 from skipstone_core.contract.spark import SmallWork
 
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
+from skipstone_operator.resources.planning.spec import PLANNING_RULES, PlanningSpec
+from skipstone_operator.resources.planning.status import PlanningStatus
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.amounts import MINUTE_OR_LONGER
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
@@ -34,10 +36,6 @@ from skipstone_operator.resources.storage import (
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
 MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"
 SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
-_IS_SIGNED = (
-    f"has({{0}}properties) && '{signing.ENABLED}' in {{0}}properties && "
-    f"{{0}}properties['{signing.ENABLED}'].matches('^(?i:true)$')"
-)
 CONF_VALUE = "-?[A-Za-z0-9.]{1,32}"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -95,7 +93,7 @@ class Catalog:
         ),
         Rule(
             holds=lambda catalog: signing.has_region(catalog.properties),
-            rule=f"!({_IS_SIGNED.format('self.')}) || '{signing.REGION}' in self.properties",
+            rule=f"!({limits.IS_SIGNED.format('self.')}) || '{signing.REGION}' in self.properties",
             message=f"{signing.PROPERTIES_FIELD} {signing.MISSING_REGION}",
             field_path=".properties",
         ),
@@ -324,7 +322,7 @@ class WarehouseSpec:
             holds=lambda spec: (
                 not signing.is_signed(spec.catalog.properties) or _are_whole_keys(spec.credentials_secret_ref)
             ),
-            rule=f"!({_IS_SIGNED.format('self.catalog.')}) || !has(self.credentialsSecretRef) || "
+            rule=f"!({limits.IS_SIGNED.format('self.catalog.')}) || !has(self.credentialsSecretRef) || "
             f"!self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)}) || "
             f"('{ACCESS_KEY}' in self.credentialsSecretRef.keys && '{SECRET_KEY}' in self.credentialsSecretRef.keys)",
             message=f"credentialsSecretRef.keys must hold {ACCESS_KEY} and {SECRET_KEY}, and {SESSION_TOKEN} only "
@@ -332,6 +330,7 @@ class WarehouseSpec:
             "them for the role of the ServiceAccount",
             field_path=".credentialsSecretRef.keys",
         ),
+        *PLANNING_RULES,
     )
 
     catalog: Annotated[Catalog, Doc("The Iceberg catalog.")]
@@ -368,6 +367,13 @@ class WarehouseSpec:
             help=f"indexNamespace {limits.NAMESPACE_HELP}",
         ),
     ] = None
+    planning: Annotated[
+        PlanningSpec | None,
+        Doc(
+            "A server that plans scans with the indexes, for every engine that speaks Iceberg's REST protocol. It only "
+            "reads. No server when absent."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +384,7 @@ class WarehouseStatus:
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(
-            "Ready and Progressing, and Reconciling or Stalled while they hold.",
+            "Ready and Progressing, PlanningReady with spec.planning, and Reconciling or Stalled while they hold.",
             max_items=16,
             list_key="type",
             item=Doc("One condition."),
@@ -399,3 +405,4 @@ class WarehouseStatus:
     failed_observes: Annotated[int, Doc("Failed observe runs in a row.", minimum=0)] = 0
     retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
     observe_retry_time: Annotated[str | None, time_text("Not before this the next observe run starts.")] = None
+    planning: Annotated[PlanningStatus | None, Doc("The planning server; absent without one.")] = None

@@ -173,7 +173,8 @@ def effective_warehouse(
 ) -> JsonObject:
     """What of the Warehouse a run that reads ``locations`` depends on, with the chart's defaults filled in."""
     spec = encode(warehouse.spec)
-    spec.pop("maxConcurrentRuns", None)
+    for unused in ("maxConcurrentRuns", "planning"):
+        spec.pop(unused, None)
     if read := [one for one in spec.pop("sourceLocations") if one["name"] in locations]:
         spec["sourceLocations"] = read
     return {

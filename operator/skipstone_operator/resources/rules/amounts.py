@@ -14,6 +14,10 @@ RATIO = r"^(0(\.[0-9]{1,3})?|1(\.0{1,3})?)$"
 RATIO_HELP = "must be a number from 0 to 1 with at most three digits after the point: write for example 0.1"
 MINUTE_OR_LONGER = "^([1-9][0-9]{0,4}m|[1-9][0-9]{0,3}[hd])$"
 DAY_OR_LONGER = "^((2[4-9]|[3-9][0-9]|[1-9][0-9]{2,3})h|[1-9][0-9]{0,3}d)$"
+CPU = r"^([1-9][0-9]{0,5}m|[1-9][0-9]{0,2}(\.[0-9]{1,3})?|0\.[0-9]{0,2}[1-9])$"
+CPU_HELP = "must be a number of cores, or of thousandths with m: write for example 250m or 2"
+WHOLE_MEMORY = "^[1-9][0-9]{0,6}[MG]i$"
+WHOLE_MEMORY_HELP = "must be a size in whole Mi or Gi: write for example 512Mi"
 WINDOW = "^([1-9][0-9]{0,3}m|[1-9][0-9]{0,2}h)$"
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}

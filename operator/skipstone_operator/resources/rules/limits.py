@@ -51,6 +51,12 @@ def _plain_name(text: str) -> str | None:
     return None if fits else f"{shown(text)} is no such name: write lower-case letters, digits and '-'"
 
 
+#: In CEL, whether requests to a catalog are signed; takes the path of the catalog, with a dot at its end.
+IS_SIGNED = (
+    f"has({{0}}properties) && '{signing.ENABLED}' in {{0}}properties && "
+    f"{{0}}properties['{signing.ENABLED}'].matches('^(?i:true)$')"
+)
+
 #: Settings of catalog clients, with the check of each value.
 CATALOG_SETTINGS: Mapping[str, Check] = {
     "audience": anything,
