@@ -226,7 +226,7 @@ ACCEPTED = (
         {
             "allowTypesUnreadableBySpark": True,
             "columns": [{"name": "id", "type": "long", "required": True}]
-            + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)]
+            + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)],
         },
     ),
     _tbl("table-bucket-with-width", {"partitioning": [{"column": "id", "transform": "Bucket", "width": 16}]}),
