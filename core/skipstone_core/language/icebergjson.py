@@ -26,7 +26,7 @@ from skipstone_core.language.filters import (
     Unjudged,
 )
 from skipstone_core.language.icebergtransforms import find_transform
-from skipstone_core.language.icebergvalues import Misfit, Plain, has_scale, read_value
+from skipstone_core.language.icebergvalues import OutOfType, Plain, has_scale, read_value
 from skipstone_core.language.paths import like_hint
 from skipstone_core.language.predicates import Value
 from skipstone_core.reasons import Reason
@@ -65,9 +65,9 @@ _PAIRS: Sequence[tuple[FilterOperator, FilterOperator]] = (
 _NEGATED = {**dict(_PAIRS), **{right: left for left, right in _PAIRS}}
 _ORDER = frozenset({"<", "<=", ">", ">="})
 #: Tests that values beyond all of a type pass, and null with them: so both libraries have it.
-_TRUE_BEYOND: Mapping[Misfit, frozenset[str]] = {
-    Misfit.ABOVE: frozenset({"<", "<=", "!="}),
-    Misfit.BELOW: frozenset({">", ">=", "!="}),
+_TRUE_BEYOND: Mapping[OutOfType, frozenset[str]] = {
+    OutOfType.ABOVE: frozenset({"<", "<=", "!="}),
+    OutOfType.BELOW: frozenset({">", ">=", "!="}),
 }
 
 
@@ -233,9 +233,9 @@ def _compared(operand: _Operand, operator: FilterOperator, literal: Plain | None
     if operand.term is None or not _is_applicable(operator, operand.type_name):
         return operand.unjudged()
     value = read_value(literal, operand.type_name)
-    if value is Misfit.UNFIT:
+    if value is OutOfType.UNFIT:
         return operand.unjudged(f"a value compared with {operand.what}")
-    if isinstance(value, Misfit):
+    if isinstance(value, OutOfType):
         return Always() if operator in _TRUE_BEYOND[value] else Never()
     return ColumnTest(operand.term, operator, (value,))
 
@@ -253,10 +253,10 @@ def _listed(operand: _Operand, operator: FilterOperator, literals: Sequence[Plai
     values: dict[Value, None] = {}
     for literal in literals:
         value = read_value(literal, operand.type_name)
-        if value is Misfit.UNFIT:
+        if value is OutOfType.UNFIT:
             return operand.unjudged(f"a value of a list compared with {operand.what}")
         is_found = operator == "in" or len(literals) == 1 or has_scale(literal, operand.type_name)
-        if not isinstance(value, Misfit) and is_found:
+        if not isinstance(value, OutOfType) and is_found:
             values[value] = None
     match tuple(values):
         case ():

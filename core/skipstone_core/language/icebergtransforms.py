@@ -24,14 +24,14 @@ _SOURCES: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Transform:
+class TermTransform:
     """A transform by its name as table specs write it, such as ``bucket[16]``; ``result_type``: Iceberg type text."""
 
     name: str
     result_type: str
 
 
-def find_transform(name: str, source_type: str) -> Transform | None:
+def find_transform(name: str, source_type: str) -> TermTransform | None:
     """The transform of a name in any case, of columns of a type; None when there is none that is of use."""
     written = name.strip().lower()
     parametrized = _PARAMETRIZED.fullmatch(written)
@@ -47,4 +47,4 @@ def find_transform(name: str, source_type: str) -> Transform | None:
     if source not in _SOURCES.get(kind, frozenset()):
         return None
     results = {"truncate": source_type, "day": "date"}
-    return Transform(written, results.get(kind, "int"))
+    return TermTransform(written, results.get(kind, "int"))

@@ -29,7 +29,7 @@ from skipstone.indexes.definition import (
     entry_columns,
     stored_definition,
 )
-from skipstone.indexes.keytests import AllOf, AnyOf, Test, bounds_leading
+from skipstone.indexes.keytests import AllTests, AnyTest, Test, bounds_leading
 from skipstone.indexes.ranges import KnownBounds
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
 from skipstone.tables.filesets import FileSet
@@ -121,7 +121,7 @@ class FoundIndex:
 
     def serves_part(self, test: Test) -> bool:
         """Whether it serves some part of a test that needs several indexes."""
-        parts = test.parts if isinstance(test, AllOf | AnyOf) else ()
+        parts = test.parts if isinstance(test, AllTests | AnyTest) else ()
         return any(self.serves(part) or self.serves_part(part) for part in parts)
 
 

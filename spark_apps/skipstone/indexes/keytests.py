@@ -50,7 +50,7 @@ class Maybe:
 
 
 @dataclass(frozen=True)
-class Never:
+class NoKey:
     """No row matches."""
 
 
@@ -82,20 +82,20 @@ class Null:
 
 
 @dataclass(frozen=True)
-class AllOf:
+class AllTests:
     """Every part may hold."""
 
     parts: tuple[Test, ...]
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class AnyTest:
     """Some part may hold."""
 
     parts: tuple[Test, ...]
 
 
-Test = Maybe | Never | Points | Range | Null | AllOf | AnyOf
+Test = Maybe | NoKey | Points | Range | Null | AllTests | AnyTest
 
 
 def plan_test(node: Node, schema: Schema, side: str = "") -> Test:
@@ -145,16 +145,16 @@ def _test(node: Node, types: _Types, *, negated: bool) -> Test:
 def all_of(parts: tuple[Test, ...]) -> Test:
     """Conjunction, simplified."""
     kept = tuple(part for part in parts if not isinstance(part, Maybe))
-    if any(isinstance(part, Never) for part in kept):
-        return Never()
+    if any(isinstance(part, NoKey) for part in kept):
+        return NoKey()
     if len(kept) < 2:
         return kept[0] if kept else Maybe()
-    return AllOf(kept)
+    return AllTests(kept)
 
 
 def any_of(parts: tuple[Test, ...]) -> Test:
     """Disjunction, simplified; points of one column become one set of points."""
-    kept = tuple(part for part in parts if not isinstance(part, Never))
+    kept = tuple(part for part in parts if not isinstance(part, NoKey))
     if any(isinstance(part, Maybe) for part in kept):
         return Maybe()
     points = [part for part in kept if isinstance(part, Points)]
@@ -162,8 +162,8 @@ def any_of(parts: tuple[Test, ...]) -> Test:
     merged = tuple(_merged_points([part for part in points if part.field_id == column]) for column in sorted(columns))
     kept = (*merged, *(part for part in kept if not isinstance(part, Points)))
     if len(kept) < 2:
-        return kept[0] if kept else Never()
-    return AnyOf(kept)
+        return kept[0] if kept else NoKey()
+    return AnyTest(kept)
 
 
 def _merged_points(points: list[Points]) -> Points:
@@ -173,7 +173,7 @@ def _merged_points(points: list[Points]) -> Points:
 
 def _null_test(node: IsNull, types: _Types, *, negated: bool) -> Test:
     if not isinstance(node.operand, ColumnRef):
-        return Maybe() if negated else Never()
+        return Maybe() if negated else NoKey()
     field_id, kind = types[str(node.operand)]
     return Null(field_id, not negated) if storage_type(kind) else Maybe()
 
@@ -188,7 +188,7 @@ def _list_test(node: InList, types: _Types) -> Test:
     known = list[object](values) if _are_own(values, kind) else _equal_to(values, kind)
     if known is None:
         return Maybe()
-    return _merged_points([Points(field_id, stored_literals(known, kind))]) if known else Never()
+    return _merged_points([Points(field_id, stored_literals(known, kind))]) if known else NoKey()
 
 
 def _are_own(values: list[Value], kind: IcebergType) -> bool:
@@ -233,7 +233,7 @@ def _comparison_test(node: Comparison, types: _Types, *, negated: bool) -> Test:
 
 def _bound_test(field_id: int, kind: IcebergType, op: Operator, value: object) -> Test:
     if value is None:
-        return Never()
+        return NoKey()
     stored = stored_literals([value], kind)
     match op:
         case "=":
@@ -299,14 +299,14 @@ def index_expression(test: Test, keys: Mapping[int, tuple[str, str]]) -> pc.Expr
     match test:
         case Points() | Range() | Null():
             return _leaf_expression(test, *keys[test.field_id]) if test.field_id in keys else None
-        case AllOf():
+        case AllTests():
             known = [part for part in (index_expression(part, keys) for part in test.parts) if part is not None]
             return _folded(known, conjunction=True) if known else None
-        case AnyOf():
+        case AnyTest():
             arms = [index_expression(part, keys) for part in test.parts]
             known = [arm for arm in arms if arm is not None]
             return _folded(known, conjunction=False) if len(known) == len(arms) else None
-        case Never():
+        case NoKey():
             return _NO_ROW
         case Maybe():
             return None
@@ -338,7 +338,7 @@ def tested_columns(test: Test) -> frozenset[int]:
     match test:
         case Points() | Range() | Null():
             return frozenset({test.field_id})
-        case AllOf() | AnyOf():
+        case AllTests() | AnyTest():
             return frozenset().union(*(tested_columns(part) for part in test.parts))
         case _:
             return frozenset()
@@ -346,13 +346,13 @@ def tested_columns(test: Test) -> frozenset[int]:
 
 def not_null(test: Test) -> frozenset[int]:
     """Field ids of the columns that a test, or a part of its conjunction, only says of that they hold a value."""
-    parts = test.parts if isinstance(test, AllOf) else (test,)
+    parts = test.parts if isinstance(test, AllTests) else (test,)
     return frozenset(part.field_id for part in parts if isinstance(part, Null) and not part.expected)
 
 
 def narrowed_columns(test: Test) -> frozenset[int]:
     """Field ids of all columns of which a test says more than that they hold a value."""
-    parts = test.parts if isinstance(test, AllOf) else (test,)
+    parts = test.parts if isinstance(test, AllTests) else (test,)
     others = (part for part in parts if not (isinstance(part, Null) and not part.expected))
     return frozenset().union(*(tested_columns(part) for part in others))
 
@@ -362,11 +362,11 @@ def bounds_leading(test: Test, field_id: int) -> bool:
     match test:
         case Points() | Range() | Null():
             return test.field_id == field_id and not (isinstance(test, Null) and not test.expected)
-        case AllOf():
+        case AllTests():
             return any(bounds_leading(part, field_id) for part in test.parts)
-        case AnyOf():
+        case AnyTest():
             return all(bounds_leading(part, field_id) for part in test.parts)
-        case Never():
+        case NoKey():
             return True
         case Maybe():
             return False

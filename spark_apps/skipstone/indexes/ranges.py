@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from skipstone.indexes.keys import python_keys, storage_type, stored_keys
-from skipstone.indexes.keytests import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
+from skipstone.indexes.keytests import AllTests, AnyTest, Maybe, NoKey, Null, Points, Range, Test
 from skipstone.tables.filesets import ColumnBounds
 
 Mask = npt.NDArray[np.bool_]
@@ -72,13 +72,13 @@ def files_that_may_match(test: Test, files: Bounded | KnownBounds, columns: Mapp
     """One boolean per file (or row group); ``columns`` by the field id that the test names, others are unknown."""
     known = files if isinstance(files, KnownBounds) else KnownBounds(files)
     match test:
-        case Never():
+        case NoKey():
             return np.zeros(len(known), np.bool_)
         case Maybe():
             return np.ones(len(known), np.bool_)
-        case AllOf():
+        case AllTests():
             return reduce(np.logical_and, [files_that_may_match(part, known, columns) for part in test.parts])
-        case AnyOf():
+        case AnyTest():
             return reduce(np.logical_or, [files_that_may_match(part, known, columns) for part in test.parts])
         case Points() | Range() | Null():
             found = columns.get(test.field_id)

@@ -23,7 +23,7 @@ from skipstone.files.bloom.probing import AskedKeys, FileFilters
 from skipstone.files.bloom.rounds import Asking, FileVerdict, FilterOutcome, Rounds
 from skipstone.files.reader import DataFileDescription, describe_files, open_data_file
 from skipstone.indexes.keys import storage_type
-from skipstone.indexes.keytests import AllOf, AnyOf, Points, Test
+from skipstone.indexes.keytests import AllTests, AnyTest, Points, Test
 from skipstone.kernels.canonical import canonical, floats_in_order
 from skipstone.parallel import at_once
 from skipstone.query.readplan import FilterUse, ReadPlan
@@ -111,10 +111,10 @@ def _judge(test: Test, schema: Schema, fields: frozenset[int]) -> _Judge | None:
     match test:
         case Points() if test.field_id in fields:
             return _Values(_asked(test, schema))
-        case AllOf():
+        case AllTests():
             parts = [found for part in test.parts if (found := _judge(part, schema, fields))]
             return _All(tuple(parts)) if parts else None
-        case AnyOf():
+        case AnyTest():
             arms = [found for part in test.parts if (found := _judge(part, schema, fields))]
             return _Any(tuple(arms)) if len(arms) == len(test.parts) else None
         case _:

@@ -20,7 +20,7 @@ from skipstone.files.pages import PageReader
 from skipstone.indexes.asking.entries import EntryFilter, entry_filter
 from skipstone.indexes.asking.rowgroups import Footer, naming_file
 from skipstone.indexes.definition import EntryColumn
-from skipstone.indexes.keytests import AllOf, AnyOf, Points, Test
+from skipstone.indexes.keytests import AllTests, AnyTest, Points, Test
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -153,7 +153,7 @@ def _narrowed(test: Test, field: int, least: pa.Scalar, most: pa.Scalar) -> Test
         case Points() if test.field_id == field and len(test.values) > _SHORT_LIST:
             kept = test.values.filter(pc.and_(pc.greater_equal(test.values, least), pc.less_equal(test.values, most)))
             return Points(field, kept)
-        case AllOf() | AnyOf():
+        case AllTests() | AnyTest():
             parts = tuple(_narrowed(part, field, least, most) for part in test.parts)
             is_same = all(new is old for new, old in zip(parts, test.parts, strict=True))
             return test if is_same else replace(test, parts=parts)

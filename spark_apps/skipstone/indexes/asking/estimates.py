@@ -17,7 +17,7 @@ from skipstone.indexes.asking.probes import entry_files
 from skipstone.indexes.asking.rowgroups import read_footer
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.found import FoundIndex
-from skipstone.indexes.keytests import AllOf, Maybe, Null, Range, Test
+from skipstone.indexes.keytests import AllTests, Maybe, Null, Range, Test
 
 #: Files of an index whose footers are read for this.
 _MOST_FILES = 64
@@ -54,7 +54,7 @@ def entries_at_least(index: FoundIndex, test: Test) -> int:
 
 def _ranges(test: Test, field_id: int) -> list[Range]:
     """The ranges of a column that a test is, besides what leaves out nulls only; none for another test."""
-    parts = test.parts if isinstance(test, AllOf) else (test,)
+    parts = test.parts if isinstance(test, AllTests) else (test,)
     narrowing = [one for one in parts if not (isinstance(one, Maybe) or (isinstance(one, Null) and not one.expected))]
     ranges = [one for one in narrowing if isinstance(one, Range) and one.field_id == field_id]
     return ranges if len(ranges) == len(narrowing) else []

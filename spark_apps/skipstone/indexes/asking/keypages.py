@@ -21,7 +21,7 @@ from skipstone.indexes.asking.entryreads import EntryPart
 from skipstone.indexes.asking.rowgroups import Footer, naming_file
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.keys import encoded_keys
-from skipstone.indexes.keytests import AllOf, Points, Test
+from skipstone.indexes.keytests import AllTests, Points, Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.filesets import ColumnBounds
@@ -143,5 +143,5 @@ def keys_of(test: Test, field_id: int) -> int:
     """Single keys of the first column of an index that a test asks for; 0 when it asks for others."""
     if isinstance(test, Points):
         return len(test.values) if test.field_id == field_id else 0
-    parts = test.parts if isinstance(test, AllOf) else ()
+    parts = test.parts if isinstance(test, AllTests) else ()
     return max((keys_of(part, field_id) for part in parts if isinstance(part, Points)), default=0)

@@ -21,7 +21,7 @@ from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
 from skipstone.indexes.asking.sampling import Sample, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
-from skipstone.indexes.keytests import AllOf, AnyOf, Test, narrowed_columns, tested_columns
+from skipstone.indexes.keytests import AllTests, AnyTest, Test, narrowed_columns, tested_columns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -166,14 +166,14 @@ class _Weighing:
 
     def _question(self, test: Test, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
         probes = [self._probe(index, test) for index in indexes if index.serves(test)]
-        unions = test.parts if isinstance(test, AllOf) else (test,)
-        arms = [self._any(one, indexes) for one in unions if isinstance(one, AnyOf)]
+        unions = test.parts if isinstance(test, AllTests) else (test,)
+        arms = [self._any(one, indexes) for one in unions if isinstance(one, AnyTest)]
         found = [one for one in (*probes, *arms) if one is not None]
         if len(found) < 2:
             return found[0] if found else None
         return Conjunction(tuple(found))
 
-    def _any(self, test: AnyOf, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
+    def _any(self, test: AnyTest, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
         """Arm by arm, by the indexes that do not serve all arms at once: these are asked for them at once."""
         others = [index for index in indexes if not index.serves(test)]
         known = [arm for part in test.parts if (arm := self._question(part, others)) is not None]

@@ -15,7 +15,7 @@ from skipstone_core.indexing.use import MANY_GROUPS, MANY_KEYS, SAMPLE_GROUPS, S
 from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.keypages import keys_of
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, plan_probe, read_hits
-from skipstone.indexes.keytests import AllOf, Points, Test
+from skipstone.indexes.keytests import AllTests, Points, Test
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,6 @@ def _fewer(test: Test, first: int, half: int) -> Test:
         if test.field_id != first or len(test.values) < MANY_KEYS:
             return test
         return replace(test, values=test.values.take(pa.array(_chosen(len(test.values), SAMPLE_KEYS, half))))
-    if isinstance(test, AllOf):
+    if isinstance(test, AllTests):
         return replace(test, parts=tuple(_fewer(part, first, half) for part in test.parts))
     return test
