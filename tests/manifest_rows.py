@@ -52,6 +52,7 @@ def _expected(entry: ManifestEntry) -> Row:
         "sort_order_id": file.sort_order_id,
         "split_offsets": None if offsets is None else [_signed(offset) for offset in offsets],
         **statistics,
+        "key_metadata": file.key_metadata,
     }
 
 

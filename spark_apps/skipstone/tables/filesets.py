@@ -129,6 +129,19 @@ class FileSet:
         ids = pa.array(np.arange(len(self), dtype=np.int32))
         return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
 
+    def entries(self, names: Sequence[str], ordinals: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Columns of the manifest entries of some files (see ENTRY_SCHEMA): one row for each of ``ordinals``."""
+        which = np.searchsorted(self._starts, ordinals, side="right") - 1
+        numbers = np.unique(which)
+        batches = [self._manifests[number].entries.select(list(names)) for number in numbers]
+        found = pa.concat_batches(batches) if batches else self._no_entries(names)
+        starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        rows = ordinals - self._starts[which] + starts[np.searchsorted(numbers, which)]
+        return found if _are_all(rows, len(found)) else found.take(pa.array(rows))
+
+    def _no_entries(self, names: Sequence[str]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], pa.schema([ENTRY_SCHEMA.field(name) for name in names]))
+
     @cached_property
     def row_group_counts(self) -> npt.NDArray[np.int64]:
         """Row groups of each file as its manifest says; 0 where it says nothing."""
@@ -211,6 +224,10 @@ class FileSet:
 
     def partitions(self) -> tuple[list[SpecPartition], npt.NDArray[np.int64]]:
         """Each distinct partition, and the number of its partition for each file."""
+        return self._partitions
+
+    @cached_property
+    def _partitions(self) -> tuple[list[SpecPartition], npt.NDArray[np.int64]]:
         numbers: dict[SpecPartition, int] = {}
         of_files = [np.empty(0, dtype=np.int64)]
         for manifest in self._manifests:
@@ -218,6 +235,12 @@ class FileSet:
             known = np.array([numbers.setdefault(one, len(numbers)) for one in found], dtype=np.int64)
             of_files.append(known[manifest.entries.column("partition").to_numpy()])
         return list(numbers), np.concatenate(of_files)
+
+    @cached_property
+    def spec_ids(self) -> tuple[int, ...]:
+        """The specs of all data and delete files."""
+        deletes = (delete.file.spec_id for delete in self.delete_files)
+        return tuple(sorted({*(manifest.spec_id for manifest in self._manifests), *deletes}))
 
     def column_bytes(self, field_ids: Sequence[int]) -> npt.NDArray[np.int64]:
         """Compressed bytes of some columns in each file; the whole file where its manifest does not say."""
@@ -250,6 +273,10 @@ class FileSet:
             raise IndexError(ordinal)
         at = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
         return self._manifests[at], ordinal - int(self._starts[at])
+
+
+def _are_all(rows: npt.NDArray[np.int64], count: int) -> bool:
+    return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
 #: Memory for files of snapshots, in bytes, and about what a file takes with bounds of some columns.

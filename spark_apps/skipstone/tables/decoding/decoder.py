@@ -156,7 +156,8 @@ def _absent(rows: int) -> dict[str, pa.Array]:
     """Columns of fields that a manifest need not have."""
     numbers = ("snapshot_id", "sequence", "file_sequence", "first_row_id")
     missing = {name: pa.nulls(rows, pa.int64()) for name in numbers}
-    missing |= {name: pa.nulls(rows, ENTRY_SCHEMA.field(name).type) for name in ("split_offsets", "sort_order_id")}
+    others = ("split_offsets", "sort_order_id", "key_metadata")
+    missing |= {name: pa.nulls(rows, ENTRY_SCHEMA.field(name).type) for name in others}
     missing["content"] = pa.array(np.full(rows, DataFileContent.DATA.value))
     nothing = np.zeros(rows + 1, np.int64)
     for name in ("column_sizes", "value_counts", "null_counts", "nan_counts"):

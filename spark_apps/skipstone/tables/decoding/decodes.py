@@ -44,7 +44,7 @@ FILE_BYTES = 64 * 1024
 #: whoever saves them.
 _BYTES_PER_TRIM = 256 * FILE_BYTES
 #: Rises with every change of what is stored or of how manifests are decoded.
-_LAYOUT = 4
+_LAYOUT = 5
 _CHECKSUM_BYTES = 4
 _TAGGED: dict[str, Callable[[str], Any]] = {"bytes": bytes.fromhex, "decimal": Decimal, "uuid": uuid.UUID}
 _KEY, _PARTITIONS = b"skipstone.manifest", b"skipstone.partitions"

@@ -15,7 +15,7 @@ _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
 
 #: Columns of a decoded data manifest; ``partition`` indexes ``DataManifest.partitions``. ``first_row_id``: null where
-#: rows have no ids.
+#: rows have no ids. ``key_metadata``: how to decrypt the file; null where it is not encrypted.
 ENTRY_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -36,6 +36,7 @@ ENTRY_SCHEMA = pa.schema(
         ("nan_counts", _COUNTS),
         ("lower", _BOUNDS),
         ("upper", _BOUNDS),
+        ("key_metadata", pa.binary()),
     ]
 )
 

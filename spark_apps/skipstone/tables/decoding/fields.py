@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,15 @@ class Reading:
         """A string or bytes as binary."""
         _expect(kind, Sized)
         return self._cut(self.lanes.spans())
+
+    def optional_binary(self, kind: AvroType) -> pa.Array:
+        """Optional bytes as binary."""
+        rows, inner = self._present(kind)
+        _expect(inner, Sized)
+        where: Any = np.full(len(self.lanes), -1, np.int64)
+        spans = self.lanes.spans(rows)
+        where[rows] = np.arange(len(spans.starts))
+        return self._cut(spans).take(pa.array(where, mask=where < 0))
 
     def encoded(self, kind: AvroType) -> pa.Array:
         """The bytes of a value as they are."""
@@ -132,6 +141,7 @@ _KNOWN: dict[int | None, tuple[str, Callable[[Reading, AvroType], pa.Array]]] = 
     137: ("nan_counts", Reading.counts),
     125: ("lower", Reading.bounds),
     128: ("upper", Reading.bounds),
+    131: ("key_metadata", Reading.optional_binary),
     132: ("split_offsets", Reading.list_of_longs),
     140: ("sort_order_id", Reading.longs),
     142: ("first_row_id", Reading.longs),

@@ -191,6 +191,7 @@ def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:
         file.sort_order_id,
         file.split_offsets,
         *(list(counts.items()) if counts else [] for counts in _statistics(file)),
+        file.key_metadata,
     )
 
 
@@ -223,7 +224,7 @@ def to_data_file(manifest: DataManifest, row: int) -> DataFile:
         upper_bounds=dict(values["upper"]),
         split_offsets=values["split_offsets"],
         sort_order_id=values["sort_order_id"],
-        key_metadata=None,
+        key_metadata=values["key_metadata"],
         equality_ids=None,
     )
     file.spec_id = manifest.spec_id

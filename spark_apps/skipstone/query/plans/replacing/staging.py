@@ -16,12 +16,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import cast
 
-from pyiceberg.conversions import to_json
-from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import PrimitiveType
 
 from skipstone.compat.catalyst import LOCAL_RELATION, OPTIONS, SAMPLE, LogicalPlan, Relation
 from skipstone.compat.icebergjava import (
@@ -43,22 +39,20 @@ from skipstone.compat.java import (
     java_class,
     scala_object,
 )
-from skipstone.compat.pyiceberg import field_ids, optional_value
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.replacing.residuals import Json, columns_of
+from skipstone.tables.describing.tasks import describe_tasks
 from skipstone.tables.filesets import FileSet
 
 #: Option of a staged relation: the columns that its residual names, as a JSON list. Iceberg does not look at it.
 RESIDUAL = "skipstone-residual"
-_CONTENT = ("data", "position-deletes", "equality-deletes")
 #: The expression that says nothing; it is the JSON literal, not an object.
 _TRUE = True
 _CASE_SENSITIVE = True
 _NOT_STREAMING = False
 #: A sample of all rows: each place from 0 to 1, without replacement, by any seed.
 _ALL_ROWS = (0.0, 1.0, False, 0)
-_REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
 #: What a file costs to open, in bytes, as Iceberg counts it: for each row group, when it splits a file.
 _OPEN_COST = 4 * 1024 * 1024
 _SMALLEST_SPLIT = 8 * 1024 * 1024
@@ -164,8 +158,8 @@ def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = _OPEN_CO
 
 
 def _described_tasks(files: StagedFiles, residual: Json | None) -> str:
-    described = _Described(files, residual)
-    return json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
+    described = describe_tasks(files.table, files.files, files.ordinals, _TRUE if residual is None else residual)
+    return f"{{{b''.join(described).decode()}}}"
 
 
 def _tasks(jvm: Jvm, frozen: BaseTable, text: str) -> JavaObject:
@@ -173,76 +167,6 @@ def _tasks(jvm: Jvm, frozen: BaseTable, text: str) -> JavaObject:
     parser = java_class(jvm, TASK_PARSER)
     specs = frozen.specs()
     return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
-
-
-class _Described:
-    """Files as Iceberg's JSON describes them; each delete file once."""
-
-    def __init__(self, files: StagedFiles, residual: Json | None) -> None:
-        self._table = files.table
-        self._files = files.files
-        self._ordinals = files.ordinals
-        self._residual = _TRUE if residual is None else residual
-        self._types: dict[int, list[PrimitiveType]] = {}
-        self._references: dict[str, int] = {}
-        self.deletes: list[Json] = []
-
-    def tasks(self) -> list[Json]:
-        """A task per file; afterwards ``deletes`` holds what they refer to."""
-        return [self._task(ordinal) for ordinal in self._ordinals]
-
-    def _task(self, ordinal: int) -> Json:
-        files = self._files
-        return {
-            "data-file": self._content_file(files.data_file(ordinal)),
-            "delete-file-references": [self._reference(delete) for delete in files.deletes(ordinal)],
-            "residual-filter": self._residual,
-        }
-
-    def _reference(self, delete: DataFile) -> int:
-        key = f"{delete.file_path}#{optional_value(delete, _OFFSET)}"
-        if key not in self._references:
-            self._references[key] = len(self.deletes)
-            self.deletes.append(self._content_file(delete))
-        return self._references[key]
-
-    def _content_file(self, file: DataFile) -> Json:
-        described = {
-            "spec-id": file.spec_id,
-            "content": _CONTENT[int(file.content)],
-            "file-path": file.file_path,
-            "file-format": file.file_format.value.lower(),
-            "partition": self._partition(file),
-            "file-size-in-bytes": file.file_size_in_bytes,
-            "record-count": file.record_count,
-            "split-offsets": file.split_offsets,
-            "equality-ids": file.equality_ids,
-            "sort-order-id": file.sort_order_id,
-            "referenced-data-file": optional_value(file, _REFERENCED),
-            "content-offset": optional_value(file, _OFFSET),
-            "content-size-in-bytes": optional_value(file, _LENGTH),
-        }
-        return {name: value for name, value in described.items() if value is not None}
-
-    def _partition(self, file: DataFile) -> list[object]:
-        if file.spec_id not in self._types:
-            self._types[file.spec_id] = _partition_types(self._table, self._table.specs()[file.spec_id])
-        values = [file.partition[position] for position in range(len(file.partition))]
-        kinds = self._types[file.spec_id]
-        return [None if value is None else to_json(kind, value) for kind, value in zip(kinds, values, strict=True)]
-
-
-def _partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
-    """The types of a spec's fields; the source column may be in an older schema only."""
-    schemas: list[Schema] = [table.schema(), *table.schemas().values()]
-    found: list[PrimitiveType] = []
-    for part in spec.fields:
-        sources = [schema for schema in schemas if part.source_id in field_ids(schema)]
-        kind = part.transform.result_type(sources[0].find_type(part.source_id))
-        if not isinstance(kind, PrimitiveType):
-            raise TypeError(f"partition field {part.name} is a {kind}")
-        found.append(kind)
-    return found
 
 
 # --- release ---

@@ -1,0 +1,199 @@
+"""Partition values as JSON, by Iceberg's single-value serialization.
+
+Used by the description of scan tasks. Days and moments of any year are written, of which Python knows a few only.
+Must not know files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from skipstone.compat.pyiceberg import field_ids
+from skipstone.tables.decoding.entries import Partition
+
+_NULL = "null"
+#: No JSON number is infinite, but every reader takes one that is too large for infinity.
+_INFINITY = "1e999"
+_DAY_SECONDS = 86_400
+#: Digits of the fraction of a second.
+_MICROS, _NANOS = 6, 9
+_LAST_PLAIN_YEAR = 9999
+
+
+class PartitionTexts:
+    """The partitions of one spec as JSON: lists of values in the order of its fields."""
+
+    def __init__(self, table: Table, spec: PartitionSpec, read_in: Schema) -> None:
+        """``read_in``: the schema in which rows are read, which may be older than the table's."""
+        self._types = partition_types(table, spec)
+        self._names = [field.name for field in spec.fields]
+        self._known: list[dict[Any, str]] = [{} for _ in self._types]
+        sources = [field.source_id for field in spec.fields]
+        self._is_dropped = [source not in field_ids(table.schema()) for source in sources]
+        self._is_read = [source in field_ids(read_in) for source in sources]
+
+    def of(self, partition: Partition) -> str:
+        """The JSON of a partition; raises BadData for a value that JSON cannot have."""
+        return f"[{','.join(self._value(place, value) for place, value in enumerate(partition))}]"
+
+    def _value(self, place: int, value: Any) -> str:
+        if value is None:
+            return _NULL
+        if self._is_dropped[place]:
+            return self._dropped(place)
+        if isinstance(value, float):  # two zeros are equal and not the same
+            return self._float(place, value)
+        known = self._known[place]
+        text = known.get(value)
+        if text is None:
+            text = known[value] = _text(self._types[place], value)
+        return text
+
+    def _dropped(self, place: int) -> str:
+        """Iceberg has no type for a column that is gone, and takes nothing but null for a value of it."""
+        if self._is_read[place]:
+            why = (
+                "its column is dropped, so JSON tasks cannot carry its values, which older snapshots need: read the "
+                "snapshot with a client that plans for itself"
+            )
+            raise BadData(Reason.INVALID_SPEC, why, field=self._names[place])
+        return _NULL
+
+    def _float(self, place: int, value: float) -> str:
+        if math.isnan(value):
+            why = (
+                "a partition is NaN, which JSON tasks cannot carry: read the table with a client that plans for itself"
+            )
+            raise BadData(Reason.INVALID_SPEC, why, field=self._names[place])
+        if math.isinf(value):
+            return _INFINITY if value > 0 else f"-{_INFINITY}"
+        return repr(value)
+
+
+def partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
+    """The types of a spec's fields; the source column may be in an older schema only."""
+    schemas: list[Schema] = [table.schema(), *table.schemas().values()]
+    kinds: list[PrimitiveType] = []
+    for part in spec.fields:
+        sources = [schema for schema in schemas if part.source_id in field_ids(schema)]
+        kind = part.transform.result_type(sources[0].find_type(part.source_id))
+        if not isinstance(kind, PrimitiveType):
+            raise TypeError(f"partition field {part.name} is a {kind}")
+        kinds.append(kind)
+    return kinds
+
+
+@singledispatch
+def _text(kind: PrimitiveType, value: Any) -> str:
+    raise TypeError(f"a partition value of type {kind} cannot be described")
+
+
+@_text.register(BooleanType)
+@_text.register(IntegerType)
+@_text.register(LongType)
+@_text.register(FloatType)
+@_text.register(DoubleType)
+@_text.register(StringType)
+def _(_: PrimitiveType, value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@_text.register(DateType)
+def _(_: DateType, days: int) -> str:
+    return f'"{_date(days)}"'
+
+
+@_text.register(TimeType)
+def _(_: TimeType, micros: int) -> str:
+    return f'"{_time(micros, _MICROS)}"'
+
+
+@_text.register(TimestampType)
+def _(_: TimestampType, micros: int) -> str:
+    return f'"{_moment(micros, _MICROS)}"'
+
+
+@_text.register(TimestamptzType)
+def _(_: TimestamptzType, micros: int) -> str:
+    return f'"{_moment(micros, _MICROS)}+00:00"'
+
+
+@_text.register(TimestampNanoType)
+def _(_: TimestampNanoType, nanos: int) -> str:
+    return f'"{_moment(nanos, _NANOS)}"'
+
+
+@_text.register(TimestamptzNanoType)
+def _(_: TimestamptzNanoType, nanos: int) -> str:
+    return f'"{_moment(nanos, _NANOS)}+00:00"'
+
+
+@_text.register(DecimalType)
+def _(_: DecimalType, value: Decimal) -> str:
+    return f'"{value:f}"'
+
+
+@_text.register(UUIDType)
+def _(_: UUIDType, value: object) -> str:
+    return f'"{value}"'
+
+
+@_text.register(BinaryType)
+@_text.register(FixedType)
+def _(_: PrimitiveType, value: bytes) -> str:
+    return f'"{value.hex().upper()}"'
+
+
+def _moment(units: int, digits: int) -> str:
+    days, rest = divmod(units, _DAY_SECONDS * 10**digits)
+    return f"{_date(days)}T{_time(rest, digits)}"
+
+
+def _date(days: int) -> str:
+    """A day as ISO 8601 has it: years have four digits, or more with their sign."""
+    text = str(np.datetime64(days, "D"))
+    year, month_and_day = int(text[:-6]), text[-6:]
+    sign = "-" if year < 0 else "+" if year > _LAST_PLAIN_YEAR else ""
+    return f"{sign}{abs(year):04}{month_and_day}"
+
+
+def _time(units: int, digits: int) -> str:
+    seconds, fraction = divmod(units, 10**digits)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:0{digits}}"
+
+
+def all_texts(table: Table, spec_ids: Sequence[int], read_in: Schema) -> dict[int, PartitionTexts]:
+    """The texts of some specs by their ids, see PartitionTexts."""
+    specs = table.specs()
+    return {spec_id: PartitionTexts(table, specs[spec_id], read_in) for spec_id in spec_ids}
