@@ -52,6 +52,21 @@ class Reason(StrEnum):
     )
     STORAGE_UNAVAILABLE = "StorageUnavailable", "The storage could not be written, read or listed."
 
+    # Planning server of a Warehouse
+    SERVING = "Serving", "Every replica of the planning server is ready."
+    REPLICAS_PENDING = (
+        "ReplicasPending",
+        "Objects or replicas of the planning server are not there or not ready yet; the message counts the replicas.",
+    )
+    REPLICAS_FAILED = (
+        "ReplicasFailed",
+        "Replicas of the planning server did not get ready in time; the pods of its Deployment say why.",
+    )
+    SERVER_REFUSED = (
+        "ServerRefused",
+        "The API server refused an object of the planning server; the message quotes it. It is tried again.",
+    )
+
     # Table
     APPLIED = "Applied", "The table is as its spec asks; no run has said yet whether it was created here."
     CREATED = "Created", "The table was created by Skipstone and is up to date with its spec."

@@ -52,6 +52,11 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.STORAGE_UNAVAILABLE: (
         "Check the volume or bucket, its space and its credentials; runs try again by themselves."
     ),
+    # Planning server of a Warehouse
+    Reason.SERVING: NOTHING,
+    Reason.REPLICAS_PENDING: "Wait; if it stays so, `kubectl describe` the pods that the message names.",
+    Reason.REPLICAS_FAILED: "Run `kubectl describe` and `kubectl logs` on the pods of the named Deployment.",
+    Reason.SERVER_REFUSED: "Correct spec.planning, or the quota, policy or right that the message names.",
     # Table
     Reason.APPLIED: NOTHING,
     Reason.CREATED: NOTHING,

@@ -28,6 +28,7 @@ COLUMNS_IGNORED = "ColumnsIgnored"
 COLUMNS_GONE = "ColumnsGone"
 #: Of schedules: one of the MergeJobs that are kept left out changes that do not fit.
 CHANGES_LEFT_OUT = "ChangesLeftOut"
+PLANNING_READY = "PlanningReady"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 #: What sums up the other conditions for tools that know no kind: there, and True, only while it holds.
@@ -42,6 +43,7 @@ _BAD = {
     DEGRADED: ConditionStatus.TRUE,
     PROGRESSING: None,
     HEALTHY: ConditionStatus.FALSE,
+    PLANNING_READY: ConditionStatus.FALSE,
 }
 #: Reasons of Progressing that a user should look at.
 _WORRYING = frozenset(
@@ -71,6 +73,7 @@ _ORDINARY = frozenset(
         Reason.MANY_MANIFESTS,
         Reason.SNAPSHOTS_PENDING,
         Reason.WINDOW_CLOSED,
+        Reason.REPLICAS_PENDING,
     }
 )
 

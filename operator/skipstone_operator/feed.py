@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, slim
+from skipstone_operator.adapters.cached import CACHED_KINDS, selector_of, slim
 from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.ports import AccessDenied, JsonObject, Key
 from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, TABLE
@@ -118,7 +118,7 @@ class Feed:
         shard = self.cache.readable(kind, namespace)
         if shard is None:
             return None
-        listing = await self.kube.listing(kind, namespace, labels=FOREIGN.get(kind))
+        listing = await self.kube.listing(kind, namespace, labels=selector_of(kind))
         try:
             at = version_of(listing.head)
             if shard.went_back(at):
@@ -143,7 +143,7 @@ class Feed:
         """The object, unless it is gone or lost the labels by which its kind is listed."""
         obj = await self.kube.get(kind, namespace, name)
         labels = {} if obj is None else obj["metadata"].get("labels") or {}
-        return None if obj is None or not FOREIGN.get(kind, {}).items() <= labels.items() else slim(obj)
+        return None if obj is None or not selector_of(kind).items() <= labels.items() else slim(obj)
 
     def _know(self, kind: str, objects: Iterable[JsonObject]) -> None:
         """Whom these objects belong to, and what they are worth."""
@@ -152,7 +152,7 @@ class Feed:
             self.meter.seen(obj)
 
     async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
-        snapshot = await self.kube.snapshot(kind, namespace, labels=FOREIGN.get(kind))
+        snapshot = await self.kube.snapshot(kind, namespace, labels=selector_of(kind))
         found = {identity_of(obj): str(obj["metadata"]["resourceVersion"]) for obj in snapshot.objects}
         try:
             held = [slim(obj) for obj in snapshot.objects]

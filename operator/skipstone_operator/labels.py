@@ -21,4 +21,7 @@ EXECUTOR_ROLE = "executor"
 DRIVER_CONTAINER = "spark-kubernetes-driver"
 SCHEDULE_LABEL = f"{DOMAIN}/schedule"
 SCHEDULED_TIME_ANNOTATION = f"{DOMAIN}/scheduled-time"
+WAREHOUSE_LABEL = f"{DOMAIN}/warehouse"
+#: Hash over a manifest as it was written last: what is declared otherwise is written again.
+MANIFEST_HASH_ANNOTATION = f"{DOMAIN}/manifest-hash"
 FINALIZER = f"{DOMAIN}/reclaim"

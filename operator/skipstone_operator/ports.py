@@ -8,8 +8,9 @@ network or of the API server is an exception, which the loop answers by backing 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -278,7 +279,7 @@ class Ports:
 
     Tables of all of them are compared, for two may claim one table of a catalog. ``cached`` reads what the watches
     told, which may be old; without it every pass reads the API server. ``memory`` holds what was made of its objects.
-    ``reading`` is there in a pass whose ``kube`` answers what it has read.
+    ``reading`` is there in a pass whose ``kube`` answers what it has read. ``new_key`` gives a random text of 256 bits.
     """
 
     kube: KubeApi
@@ -291,4 +292,5 @@ class Ports:
     cached: KubeApi | None = None
     reading: Reading | None = None
     memory: Memory = field(default_factory=Memory)
+    new_key: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(32))
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

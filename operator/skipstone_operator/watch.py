@@ -13,7 +13,7 @@ from typing import Any
 
 import kopf
 
-from skipstone_operator.adapters.cached import FOREIGN, FOREIGN_PLURALS
+from skipstone_operator.adapters.cached import FOREIGN
 from skipstone_operator.credentials import Credentials
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
@@ -65,10 +65,10 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.server_timeout = 290
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10
-    for kind, selector in FOREIGN.items():
-        if selector:
-            wanted = ",".join(f"{name}={value}" for name, value in selector.items())
-            settings.watching.label_selectors["", "v1", FOREIGN_PLURALS[kind]] = wanted
+    for foreign in FOREIGN.values():
+        if foreign.labels:
+            wanted = ",".join(f"{name}={value}" for name, value in foreign.labels.items())
+            settings.watching.label_selectors[foreign.group, foreign.version, foreign.plural] = wanted
     settings.networking.connect_timeout = 5
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = [1, 2, 3, 5, 8, 13, 21, 30, 30, 30, 30, 30]
@@ -113,5 +113,6 @@ def _add_events(registry: kopf.OperatorRegistry, watch: Watch) -> None:
 
     for kind in KINDS.values():
         kopf.on.event(GROUP, VERSION, kind.plural, id=f"{kind.singular}-seen", registry=registry)(seen)
-    for foreign, plural in FOREIGN_PLURALS.items():
-        kopf.on.event("", "v1", plural, id=f"{foreign.lower()}-seen", registry=registry)(seen)
+    for name, foreign in FOREIGN.items():
+        place = (foreign.group, foreign.version, foreign.plural)
+        kopf.on.event(*place, id=f"{name.lower()}-seen", registry=registry)(seen)

@@ -16,7 +16,7 @@ from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.contract.spark import SmallWork
 from skipstone_core.ids import REPORT_ANNOTATION
 from skipstone_core.reasons import Reason
-from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, CachedKube, new_cache, slim
+from skipstone_operator.adapters.cached import CACHED_KINDS, CachedKube, new_cache, selector_of, slim
 from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.runtime.cache import version_of
 
@@ -109,7 +109,7 @@ def test_a_cache_that_hears_nothing_starts_no_second_driver_and_ends_no_first(pl
         await prepare(site, load("jan"))
         cache = new_cache()
         for kind in CACHED_KINDS:
-            found = await site.kube.snapshot(kind, site.namespace, labels=FOREIGN.get(kind))
+            found = await site.kube.snapshot(kind, site.namespace, labels=selector_of(kind))
             cache.shard(kind, site.namespace).replace([slim(obj) for obj in found.objects], version_of(found.head))
         site.cached = CachedKube(site.kube, cache)
         await site.holds("LoadJob", "jan", "Complete")

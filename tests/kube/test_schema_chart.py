@@ -47,9 +47,20 @@ def test_owner_of_a_namespace_installs_without_cluster_rights(installed: str, co
 def test_accounts_may_do_what_they_need_and_no_more(installed: str, control_plane: ControlPlane) -> None:
     operator = control_plane.service_account_kubeconfig(installed, "skipstone")
     driver = control_plane.service_account_kubeconfig(installed, "skipstone-spark-local")
-    for verb, resource in (("create", "pods"), ("update", "tables.skipstone.dev/status"), ("delete", "loadjobs")):
+    for verb, resource in (
+        ("create", "pods"),
+        ("create", "secrets"),
+        ("update", "tables.skipstone.dev/status"),
+        ("delete", "loadjobs"),
+    ):
         assert allowed(control_plane, operator, installed, verb, resource)
-    for verb, resource in (("get", "secrets"), ("delete", "tables"), ("patch", "pods"), ("create", "roles")):
+    for verb, resource in (
+        ("get", "secrets"),
+        ("list", "secrets"),
+        ("delete", "tables"),
+        ("patch", "pods"),
+        ("create", "roles"),
+    ):
         assert not allowed(control_plane, operator, installed, verb, resource)
     assert not allowed(control_plane, operator, "default", "list", "tables")
     assert allowed(control_plane, driver, installed, "patch", "pods")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, CachedKube, RememberingKube, slim
+from skipstone_operator.adapters.cached import CACHED_KINDS, CachedKube, RememberingKube, selector_of, slim
 from skipstone_operator.ports import JsonObject, Key, Ports
 
 from tests.unit.kube_double import MemoryKube
@@ -113,4 +113,4 @@ class CachedWorld(World):
 
 def _selected(kind: str, obj: JsonObject) -> bool:
     found = obj["metadata"].get("labels") or {}
-    return FOREIGN.get(kind, {}).items() <= found.items()
+    return selector_of(kind).items() <= found.items()

@@ -188,7 +188,12 @@ class MemoryKube:
         elif found["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
             answer = Conflict()
         else:
-            found[part] = copied(obj[part])
+            parts = [name for name in obj if name != "status"] if part == "metadata" else [part]
+            generation = found["metadata"].get("generation", 1) + (
+                found.get("spec") != obj.get("spec", found.get("spec"))
+            )
+            found |= {name: copied(obj[name]) for name in parts}
+            found["metadata"] = {"creationTimestamp": self.clock.text(), **found["metadata"], "generation": generation}
             self._store(found)
             answer = Updated(copied(found))
             if found["metadata"].get("deletionTimestamp") and not found["metadata"].get("finalizers"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from skipstone_core.contract.planning import PlanningMode, PlanningSettings
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -31,9 +32,11 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
-from skipstone_operator.manifests import Owner, RunManifest
+from skipstone_operator.manifests import Owner, PodPlace, RunManifest, find_claims, find_variables
+from skipstone_operator.manifests.planning import PlanningServer, ServerPod, server_name
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.common import LocalRef
+from skipstone_operator.resources.planning.spec import ServerResources, TokensRef
 from skipstone_operator.resources.storage import (
     AuthorityRef,
     ClaimRef,
@@ -191,4 +194,49 @@ def golden_runs() -> dict[str, RunManifest]:
         "load-local": run_manifest(RunKind.LOAD, one_node=True),
         "maintain-local": run_manifest(RunKind.MAINTAIN, one_node=True),
         "merge-executors": run_manifest(RunKind.MERGE, spec=cluster, instances=2, one_node=True, deadline_seconds=3600),
+    }
+
+
+def planning_server(
+    namespace: str = "data", uid: str = "2f6b1c1e-0000-4000-8000-000000000009", **pod: Any
+) -> PlanningServer:
+    """The server of a Warehouse in a bucket; ``pod`` are fields of ServerPod and of PodPlace."""
+    storage = Storage(s3=S3Place(bucket="lake", credentials_secret_ref=LocalRef(name="lake-keys")))
+    spec = replace(warehouse(), storage=pod.pop("storage", storage), ca_bundle_ref=AuthorityRef(name="authorities"))
+    reference = WarehouseRef(
+        name="lake",
+        root="" if spec.storage.s3 else "/skipstone/lake",
+        s3=S3Ref(bucket="lake") if spec.storage.s3 else None,
+        catalog=CatalogRef(type=CatalogType.SQL, uri="postgresql://db/catalog"),
+    )
+    place = PodPlace(
+        namespace=namespace,
+        warehouse_uid=uid,
+        claims=find_claims(spec, reference),
+        authorities=spec.ca_bundle_ref,
+        image="skipstone/spark:1",
+        pull_policy="IfNotPresent",
+        pull_secrets=("registry",),
+        service_account=server_name("lake"),
+        variables=find_variables(spec, reference),
+        one_node=pod.pop("one_node", False),
+        template=pod.pop("template", {}),
+    )
+    base = ServerPod(place=place, replicas=2, resources=ServerResources(), tokens=None, longest_plan=60)
+    return PlanningServer(
+        owner=Owner(api_version="skipstone.dev/v1alpha1", kind="Warehouse", name="lake", uid=uid),
+        settings=PlanningSettings(warehouse=reference, mode=PlanningMode.DEFAULT),
+        pod=replace(base, **pod),
+        own_account=True,
+        settings_uid="2f6b1c1e-0000-4000-8000-00000000000a",
+    )
+
+
+def golden_servers() -> dict[str, PlanningServer]:
+    """The servers whose manifests are kept in golden files, by file name."""
+    volume = Storage(pvc=ClaimRef(claim_name="lake"))
+    tokens = TokensRef(name="readers")
+    return {
+        "planning-bucket": planning_server(template=POD_TEMPLATE, tokens=tokens),
+        "planning-volume": planning_server(storage=volume, one_node=True, replicas=1, tokens=tokens),
     }

@@ -11,10 +11,11 @@ import yaml
 from skipstone_core.contract.requests import SPARK_KINDS, JobRequest, RunKind
 from skipstone_core.errors import BadSpec
 from skipstone_operator.manifests import build_run
+from skipstone_operator.manifests.planning import build_seal, build_server
 from skipstone_operator.manifests.spark import render_properties
 from skipstone_operator.resources.warehouse import DriverSize, ExecutorSize
 
-from tests.unit.manifest_cases import POD_TEMPLATE, golden_runs, run_manifest, warehouse
+from tests.unit.manifest_cases import POD_TEMPLATE, golden_runs, golden_servers, run_manifest, warehouse
 
 GOLDEN = Path(__file__).parent / "golden"
 LIGHT_KINDS = sorted(set(RunKind) - SPARK_KINDS)
@@ -58,9 +59,18 @@ Readable.add_representer(str, block_text)
 Readable.ignore_aliases = lambda self, data: True  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("name", golden_runs())
+def golden_manifests() -> dict[str, tuple[dict[str, Any], ...]]:
+    """All manifests that are kept in golden files, by file name."""
+    servers = golden_servers().items()
+    return {
+        **{name: build_run(run) for name, run in golden_runs().items()},
+        **{name: (*build_server(server), build_seal(server, "random text")) for name, server in servers},
+    }
+
+
+@pytest.mark.parametrize("name", golden_manifests())
 def test_manifests_are_as_the_golden_file_says(name: str) -> None:
-    text = yaml.dump_all(build_run(golden_runs()[name]), Dumper=Readable, width=120, sort_keys=False)
+    text = yaml.dump_all(golden_manifests()[name], Dumper=Readable, width=120, sort_keys=False)
     path = GOLDEN / f"{name}.yaml"
     if os.environ.get("SKIPSTONE_UPDATE_GOLDEN"):
         path.write_text(text)

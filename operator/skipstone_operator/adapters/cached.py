@@ -26,18 +26,39 @@ from skipstone_operator.ports import (
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.runtime.cache import ObjectCache, Term, Unordered
 
-#: Kinds of others that are watched, and the labels by which; those of ours are watched whole.
-FOREIGN: Mapping[str, Mapping[str, str]] = {
-    "Pod": DRIVER_SELECTOR,
-    "ConfigMap": DRIVER_SELECTOR,
-    "PersistentVolumeClaim": {},
+
+@dataclass(frozen=True)
+class ForeignKind:
+    """A kind of others: where the API server has it, and the labels by which its objects are watched."""
+
+    plural: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
+    version: str = "v1"
+
+
+#: What this operator makes, besides drivers, has this label.
+_OWN = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+#: Kinds of others that are watched; those of ours are watched whole.
+FOREIGN: Mapping[str, ForeignKind] = {
+    "Pod": ForeignKind("pods", DRIVER_SELECTOR),
+    "ConfigMap": ForeignKind("configmaps", _OWN),
+    "PersistentVolumeClaim": ForeignKind("persistentvolumeclaims"),
+    "ServiceAccount": ForeignKind("serviceaccounts", _OWN),
+    "Service": ForeignKind("services", _OWN),
+    "Deployment": ForeignKind("deployments", _OWN, group="apps"),
+    "NetworkPolicy": ForeignKind("networkpolicies", _OWN, group="networking.k8s.io"),
+    "PodDisruptionBudget": ForeignKind("poddisruptionbudgets", _OWN, group="policy"),
 }
-#: Their names in paths.
-FOREIGN_PLURALS: Mapping[str, str] = {kind: f"{kind.lower()}s" for kind in FOREIGN}
 CACHED_KINDS = (*KINDS, *FOREIGN)
 INDEXED_LABELS = frozenset(
     {names.OWNER_UID_LABEL, names.TABLE_UID_LABEL, names.WAREHOUSE_UID_LABEL, names.OPERATION_LABEL, *DRIVER_SELECTOR}
 )
+
+
+def selector_of(kind: str) -> Mapping[str, str]:
+    """The labels by which objects of ``kind`` are watched; those of ours have none."""
+    return FOREIGN[kind].labels if kind in FOREIGN else {}
 
 
 def find_terms(kind: str, obj: JsonObject) -> Iterable[Term]:
@@ -160,7 +181,7 @@ def _is_held(kind: str, wanted: Mapping[str, str], fields: Mapping[str, str]) ->
     if kind not in CACHED_KINDS or not wanted.keys() <= INDEXED_LABELS:
         return False
     selectable = KINDS[kind].selectable if kind in KINDS else ()
-    return set(fields) <= set(selectable) and FOREIGN.get(kind, {}).items() <= wanted.items()
+    return set(fields) <= set(selectable) and selector_of(kind).items() <= wanted.items()
 
 
 def _value(obj: JsonObject, path: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from skipstone_core.errors import SkipstoneError
 
-from skipstone_operator.adapters.cached import CACHED_KINDS
+from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN
 from skipstone_operator.adapters.connection import JSON, Answer, ApiFault, Connection
 from skipstone_operator.ports import (
     AccessDenied,
@@ -35,9 +35,8 @@ MAX_MESSAGE = 2048
 #: apiVersion and plural of every kind that the operator touches.
 RESOURCES: Mapping[str, tuple[str, str]] = {
     **{kind.name: (API_VERSION, kind.plural) for kind in KINDS.values()},
-    "Pod": ("v1", "pods"),
-    "ConfigMap": ("v1", "configmaps"),
-    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+    **{kind: (f"{of.group}/{of.version}" if of.group else of.version, of.plural) for kind, of in FOREIGN.items()},
+    "Secret": ("v1", "secrets"),
     "Lease": ("coordination.k8s.io/v1", "leases"),
     "Event": ("events.k8s.io/v1", "events"),
 }

@@ -10,6 +10,14 @@ from skipstone_operator.resources.kinds import GROUP, KINDS
 
 JOBS = ("loadjobs", "mergejobs")
 CORE = ""
+#: What planning servers consist of, besides a ConfigMap and a Secret.
+SERVER = (
+    (CORE, "serviceaccounts"),
+    (CORE, "services"),
+    ("apps", "deployments"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("policy", "poddisruptionbudgets"),
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +46,12 @@ def watched_rights() -> Iterator[Right]:
         yield Right(GROUP, plural, "delete")
     for resource in ("pods", "configmaps"):
         yield from _rights(CORE, resource, "get", "list", "watch", "create", "delete")
+    yield Right(CORE, "configmaps", "update")
     yield from _rights(CORE, "persistentvolumeclaims", "get", "list", "watch")
+    for group, resource in SERVER:
+        yield from _rights(group, resource, "get", "list", "watch", "create", "update", "delete")
+    # The key of a planning server is created; no Secret is ever read.
+    yield Right(CORE, "secrets", "create")
     yield from _rights("events.k8s.io", "events", "create", "patch")
 
 

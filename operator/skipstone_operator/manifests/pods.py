@@ -24,6 +24,7 @@ from skipstone_operator.manifests.shape import (
     SCRATCH,
     SPARK_DIRECTORY,
     ClaimMount,
+    PodPlace,
     PodShape,
     SecretVariable,
 )
@@ -80,7 +81,7 @@ def build_driver_pod(shape: PodShape, plan: SparkPlan | None, deadline_seconds: 
     return merge_pod_template(pod, shape.template)
 
 
-def pod_spec(shape: PodShape, container: dict[str, Any]) -> dict[str, Any]:
+def pod_spec(shape: PodPlace, container: dict[str, Any]) -> dict[str, Any]:
     """The pod spec around ``container``, without what differs between driver and executors."""
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -139,7 +140,7 @@ def driver_resources(plan: SparkPlan | None) -> dict[str, Any]:
     }
 
 
-def credentials_env(shape: PodShape, *, catalog: bool = True) -> list[dict[str, Any]]:
+def credentials_env(shape: PodPlace, *, catalog: bool = True) -> list[dict[str, Any]]:
     """The variables with credentials, and where the certificates of authorities are.
 
     ``catalog`` False leaves out those of the catalog.
@@ -198,7 +199,7 @@ def submit_arguments(plan: SparkPlan) -> str:
     )
 
 
-def shared_volumes(shape: PodShape) -> list[dict[str, Any]]:
+def shared_volumes(shape: PodPlace) -> list[dict[str, Any]]:
     """Claims and two scratch folders. Spark takes a volume of the name ``spark-local-dir-…`` as its own scratch."""
     return [
         *(_claim_volume(claim) for claim in shape.claims),
@@ -218,7 +219,7 @@ def _authorities_volume(reference: AuthorityRef) -> dict[str, Any]:
     return {"name": AUTHORITIES, "configMap": {"name": reference.name, "items": items}}
 
 
-def shared_mounts(shape: PodShape) -> list[dict[str, Any]]:
+def shared_mounts(shape: PodPlace) -> list[dict[str, Any]]:
     """Where the shared volumes appear; claims at the roots that the request names."""
     mounts = [
         *(_claim_mount(claim) for claim in shape.claims),

@@ -1,6 +1,6 @@
-"""What driver and executors of one run have in common, and where things are in the data plane's image.
+"""What pods of a Warehouse have in common, and where things are in the data plane's image.
 
-Filled by ``run``, read by ``pods``, ``executors`` and ``spark``. Data only.
+Filled by ``run`` and ``planning``, read by ``pods``, ``executors`` and ``spark``. Data only.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ class ClaimMount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodShape:
-    """``variables`` are listed first, so ours win; ``template`` is the Warehouse's podTemplate."""
+class PodPlace:
+    """What every pod of a Warehouse needs, whatever it does.
 
-    request: JobRequest
+    ``variables`` are listed first, so ours win; ``template`` is the Warehouse's podTemplate.
+    """
+
     namespace: str
     warehouse_uid: str
     claims: tuple[ClaimMount, ...]
@@ -61,3 +63,10 @@ class PodShape:
     variables: tuple[SecretVariable, ...]
     one_node: bool
     template: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodShape(PodPlace):
+    """The pods of the run that ``request`` asks for."""
+
+    request: JobRequest

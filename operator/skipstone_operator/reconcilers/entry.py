@@ -18,7 +18,7 @@ from skipstone_operator.reconcilers.passes.perform import perform
 from skipstone_operator.reconcilers.passes.showing import is_saying, show
 from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
 from skipstone_operator.reconcilers.turns import Turn, find_turn
-from skipstone_operator.worlds.steps import Create, PutFinalizers, PutStatus, Step
+from skipstone_operator.worlds.steps import Apply, Create, PutFinalizers, PutStatus, Step
 
 #: Writes of one pass that do something. What is left comes with the next one, after other keys.
 MAX_WRITES = 12
@@ -97,8 +97,8 @@ async def _say(made: _Round, ports: Ports) -> Requeue:
 
 async def _carry_out(step: Step, turn: Turn, ports: Ports) -> Requeue:
     outcome = await perform(step, ports)
-    if isinstance(outcome, Refused) and isinstance(step, Create):
-        # Nothing was created, so saying why is still the only write of this round.
+    if isinstance(outcome, Refused) and isinstance(step, Create | Apply):
+        # Nothing was written, so saying why is still the only write of this round.
         return await _perform(turn.refused(step, outcome), ports)
     return _unless_refused(step, outcome)
 

@@ -13,7 +13,8 @@ from skipstone_operator.ports import Key, Ports, Refused
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.passes.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.passes.perform import owner_uid_of
-from skipstone_operator.worlds.steps import Create, Step
+from skipstone_operator.reconcilers.planning import deciding
+from skipstone_operator.worlds.steps import Apply, Create, Step
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Turn:
     """The steps under one key by precedence, and what is done when the API server refuses to create a child."""
 
     steps: tuple[Step, ...]
-    refused: Callable[[Create, Refused], Step]
+    refused: Callable[[Create | Apply, Refused], Step]
 
 
 async def find_turn(key: Key, ports: Ports) -> Turn | None:
@@ -60,8 +61,10 @@ async def _of_warehouse(key: Key, ports: Ports) -> Turn | None:
         return None
     return Turn(
         (warehouse.decide(world),),
-        lambda step, refusal: warehouse.refused(
-            world, step.object["metadata"]["labels"][labels.OPERATION_LABEL], refusal
+        lambda step, refusal: (
+            deciding.refused(world, step, refusal)
+            if isinstance(step, Apply)
+            else warehouse.refused(world, step.object["metadata"]["labels"][labels.OPERATION_LABEL], refusal)
         ),
     )
 

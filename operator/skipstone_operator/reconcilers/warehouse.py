@@ -15,6 +15,7 @@ from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
 from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
+from skipstone_operator.reconcilers.planning.deciding import decide_planning
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import UNDERWAY, Policy, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_misfit, plan_check_run
@@ -51,8 +52,14 @@ def decide(world: WarehouseWorld) -> Step:
         return decide_deletion(world)
     if (step := keep_finalizer(warehouse, wanted=bool(world.dependants))) is not None:
         return step
-    # Both are judged before either is written: one that fails would otherwise be undone by the other, again and again.
-    return first_write([lifecycle.decide(check_policy(world)), lifecycle.decide(observe_policy(world))])
+    # All are judged before one is written: one that fails would otherwise be undone by another, again and again.
+    return first_write(
+        [
+            lifecycle.decide(check_policy(world)),
+            lifecycle.decide(observe_policy(world)),
+            decide_planning(world, find_own_obstacle(warehouse, world.claim)),
+        ]
+    )
 
 
 def decide_deletion(world: WarehouseWorld) -> Step:
@@ -76,12 +83,14 @@ def decide_deletion(world: WarehouseWorld) -> Step:
 
 def find_obstacle(world: WarehouseWorld) -> Finding | None:
     """Why no check run can start."""
-    warehouse, claim = world.warehouse, world.claim
+    return find_own_obstacle(world.warehouse, world.claim) or _location_obstacle(world)
+
+
+def find_own_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> Finding | None:
+    """Why nothing can start that uses the Warehouse's own catalog and storage."""
     if (bad := validate_spec(warehouse.kind, warehouse.spec)) is not None:
         return Finding(bad.reason, bad.message)
-    if (misfit := find_misfit(warehouse)) is not None:
-        return misfit
-    return _claim_obstacle(warehouse, claim) or _location_obstacle(world)
+    return find_misfit(warehouse) or _claim_obstacle(warehouse, claim)
 
 
 def _claim_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> Finding | None:

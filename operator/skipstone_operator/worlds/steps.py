@@ -72,6 +72,19 @@ class Slots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Apply:
+    """Create ``object``, or PUT it when it has the resourceVersion it was read at.
+
+    ``beforehand``: objects without which it cannot be used, created first where they are not there. Unlike a Create it
+    does not wait for other writes, so whoever asks for it must not ask for one that is refused again at once.
+    """
+
+    object: JsonObject
+    beforehand: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    requeue: Requeue = field(default_factory=Requeue.now)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Delete:
     """Delete this very object (by uid)."""
 
@@ -82,4 +95,4 @@ class Delete:
     requeue: Requeue = field(default_factory=Requeue.now)
 
 
-Step = Rest | PutStatus | PutFinalizers | Create | Delete
+Step = Rest | PutStatus | PutFinalizers | Create | Apply | Delete

@@ -176,6 +176,56 @@ class LocationClaim:
     facts: ClaimFacts | None
 
 
+@dataclass(frozen=True)
+class ServerObject:
+    """One object that has the name of the server."""
+
+    raw: Raw
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.raw["kind"])
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.raw["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return str(self.raw["metadata"].get("namespace", ""))
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return str(self.raw["metadata"].get("uid", ""))
+
+    @property
+    def hash(self) -> str:
+        """The hash of the manifest as it was written last."""
+        return str((self.raw["metadata"].get("annotations") or {}).get(labels.MANIFEST_HASH_ANNOTATION, ""))
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its deletion was asked for."""
+        return bool(self.raw["metadata"].get("deletionTimestamp"))
+
+    def is_owned_by(self, uid: str) -> bool:
+        """Whether the resource with this uid controls it."""
+        owners = self.raw["metadata"].get("ownerReferences") or ()
+        return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFacts:
+    """The objects of a server by kind. ``key``: a fresh random text for the Secret, should one be made."""
+
+    objects: Mapping[str, ServerObject] = field(default_factory=dict)
+    key: str = field(default="", repr=False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """The same for every decision of one reconcile: the time, what the chart says, how long things may take."""

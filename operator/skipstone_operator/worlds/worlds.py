@@ -21,6 +21,7 @@ from skipstone_operator.worlds.subjects import (
     MergeJobSubject,
     Place,
     ScheduleSubject,
+    ServerFacts,
     Setting,
     TableSubject,
     Unreadable,
@@ -89,6 +90,7 @@ class WarehouseWorld:
     check: RunWorld | None = None
     observe: RunWorld | None = None
     children: Children = field(default_factory=Children)
+    server: ServerFacts = field(default_factory=ServerFacts)
 
 
 @dataclass(frozen=True, kw_only=True)

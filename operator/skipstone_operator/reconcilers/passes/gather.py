@@ -15,6 +15,7 @@ from skipstone_core.errors import ContractViolation
 
 from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
+from skipstone_operator.manifests.planning import PLANNING_KINDS, server_name
 from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
 from skipstone_operator.reconcilers.passes.formers import find_formers
@@ -44,6 +45,8 @@ from skipstone_operator.worlds.subjects import (
     Place,
     Raw,
     ScheduleSubject,
+    ServerFacts,
+    ServerObject,
     Setting,
     Subject,
     TableSubject,
@@ -152,6 +155,14 @@ class Reader:
         if not launched or (pod is not None and pod.live):
             return run
         return replace(run, executors=await self._list_executors(current.id))
+
+    async def read_server(self, warehouse: WarehouseSubject, key: str) -> ServerFacts:
+        """The objects of a planning server that is asked for or was made; ``key`` is for one that has no key yet."""
+        if warehouse.spec.planning is None and warehouse.status.planning is None:
+            return ServerFacts()
+        name = server_name(warehouse.meta.name)
+        found = {kind: await self.kube.get(kind, self.namespace, name) for kind in PLANNING_KINDS}
+        return ServerFacts(objects={k: ServerObject(raw) for k, raw in found.items() if raw is not None}, key=key)
 
     async def _list_executors(self, run_id: str) -> tuple[PodFacts, ...]:
         selector = {labels.APP_SELECTOR_LABEL: run_id, labels.ROLE_LABEL: labels.EXECUTOR_ROLE}
@@ -364,6 +375,7 @@ async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
         check=await reader.read_run(status.current_run, warehouse.meta.uid),
         observe=await reader.read_run(status.observe_run, warehouse.meta.uid),
         children=await reader.list_owned(warehouse.meta.uid),
+        server=await reader.read_server(warehouse, ports.new_key()),
     )
 
 

@@ -28,7 +28,7 @@ from skipstone_operator.ports import (
 from skipstone_operator.reconcilers.passes.measures import publish_measures
 from skipstone_operator.worlds.nodes import describe_stuck, is_on_dead_node, settle
 from skipstone_operator.worlds.pods import read_pod
-from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
+from skipstone_operator.worlds.steps import Apply, Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
 from skipstone_operator.worlds.subjects import Raw
 
 CONFLICT_DELAY = 0.2
@@ -52,6 +52,8 @@ async def perform(step: Step, ports: Ports) -> Requeue | Refused:
             return await _after_update(step, await ports.kube.replace({**step.object, "metadata": metadata}), ports)
         case Create():
             return await _create(step, ports)
+        case Apply():
+            return await _apply(step, ports)
         case Delete():
             return await _delete(step, ports)
         case _:
@@ -67,10 +69,12 @@ async def put_shown(step: PutStatus, ports: Ports) -> bool:
     return True
 
 
-async def _after_update(step: PutStatus | PutFinalizers, answer: UpdateAnswer, ports: Ports) -> Requeue | Refused:
+async def _after_update(
+    step: PutStatus | PutFinalizers | Apply, answer: UpdateAnswer, ports: Ports
+) -> Requeue | Refused:
     match answer:
         case Updated():
-            for record in step.events:
+            for record in step.events if not isinstance(step, Apply) else ():
                 await ports.events.publish(record)
             if isinstance(step, PutStatus):
                 publish_measures(step.object, step.status, ports.meter)
@@ -141,7 +145,17 @@ async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None
     return Refused(status=403, reason="Forbidden", message=message)
 
 
-async def _create_now(step: Create, ports: Ports) -> Requeue | Refused:
+async def _apply(step: Apply, ports: Ports) -> Requeue | Refused:
+    for needed in step.beforehand:
+        # One that is there is as good: its name says what it belongs to.
+        if isinstance(answer := await ports.kube.create(dict(needed)), Refused):
+            return answer
+    if "resourceVersion" in step.object["metadata"]:
+        return await _after_update(step, await ports.kube.replace(step.object), ports)
+    return await _create_now(step, ports)
+
+
+async def _create_now(step: Create | Apply, ports: Ports) -> Requeue | Refused:
     answer = await ports.kube.create(step.object)
     match answer:
         case Created():

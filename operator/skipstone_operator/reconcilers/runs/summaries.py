@@ -18,6 +18,7 @@ from skipstone_operator.conditions import (
     DEGRADED,
     FAILED,
     HEALTHY,
+    PLANNING_READY,
     PROGRESSING,
     READY,
     RECONCILING,
@@ -50,6 +51,8 @@ _AWAITED = frozenset(
         Reason.INTERNAL_ERROR,
     }
 )
+#: Reasons of PlanningReady that end by themselves, or when somebody else makes room or makes the claim.
+_UNDERWAY = frozenset({Reason.REPLICAS_PENDING, Reason.WAITING_FOR_QUOTA, Reason.CLAIM_NOT_FOUND})
 #: Reasons of Progressing that go only when somebody changes something.
 _NEEDS_USER = frozenset({Reason.INVALID_SPEC, Reason.RESOURCE_CONFLICT, Reason.DRIVER_STUCK})
 
@@ -78,7 +81,17 @@ def sum_up(conditions: Sequence[Condition], generation: int) -> Judgement | None
     if progress.reason == Reason.DRIVER_STUCK and not _is_active(progress):
         # Whatever the resource can be used for, its run is in nobody's hands.
         return _because(STALLED, progress)
-    return _sum_up_job(progress) if ready is None else _sum_up_ready(conditions, ready, progress, generation)
+    if ready is None:
+        return _sum_up_job(progress)
+    return _sum_up_ready(conditions, ready, progress, generation) or _sum_up_planning(conditions)
+
+
+def _sum_up_planning(conditions: Sequence[Condition]) -> Judgement | None:
+    """What keeps a Warehouse that can be used from the planning server that it asks for."""
+    planning = find(conditions, PLANNING_READY)
+    if planning is None or planning.reason == Reason.SERVING:
+        return None
+    return _because(RECONCILING if read_reason(planning.reason) in _UNDERWAY else STALLED, planning)
 
 
 def _sum_up_job(progress: Condition) -> Judgement:
