@@ -50,10 +50,12 @@ def plan_read(
     condition: str | Predicate | None = None,
     options: ReadOptions | None = None,
     columns: Sequence[str] | None = None,
+    among: Mask | None = None,
 ) -> ReadPlan:
     """Plan a read of the rows of ``table`` on which ``condition`` is true.
 
     ``columns``: what will be selected, for readers that can take the plan's ``answer``; None: nobody knows.
+    ``among``: one boolean per file, whether it can hold such rows by what the caller knows; None: all can.
     Raises BadSpec when the condition cannot be read, or it or ``columns`` do not fit the table's columns.
     """
     chosen = options or ReadOptions()
@@ -61,7 +63,7 @@ def plan_read(
     predicate = checked_predicate(condition, files.schema)
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
-    candidates = _candidates(test, files, chosen, page_rows_of(table))
+    candidates = _candidates(test, files, chosen, page_rows_of(table), among)
     is_whole = predicate is not None and says_all(predicate.root, files.schema)
     question = Question(test, files, candidates, _wanted(selected, predicate), is_whole)
     advice = ask_indexes(table, question, chosen)
@@ -92,9 +94,10 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
     return Wanted(selected, tuple(sorted(column.name for column in predicate.columns)))
 
 
-def _candidates(test: Test, files: FileSet, options: ReadOptions, page_rows: int) -> WeighedFiles:
+def _candidates(test: Test, files: FileSet, options: ReadOptions, page_rows: int, among: Mask | None) -> WeighedFiles:
+    may_match = files_that_may_match(test, files, bounds_columns(files.schema))
     return WeighedFiles(
-        files_that_may_match(test, files, bounds_columns(files.schema)),
+        may_match if among is None else may_match & among,
         _sizes(files, options.reads),
         files.files["records"].to_numpy(),
         files.row_group_counts,

@@ -6,16 +6,30 @@ rules out, since clients answer counts of partitions from the list alone. Must n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IcebergType
+from skipstone_core.language.filterpredicates import predicate_of
 from skipstone_core.language.filters import Always, Filter
+from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
-from skipstone.query.readplan import IndexUse
-from skipstone.tables.filesets import FileSet
+from skipstone.compat.pyiceberg import field_ids
+from skipstone.query.planner import plan_read
+from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
+from skipstone.query.residuals import Json, ResidualRules, residual_of
+from skipstone.tables.filesets import FileSet, known_file_set, schema_of
+
+Mask = npt.NDArray[np.bool_]
+#: The filter of those who want every row, as JSON.
+EVERYTHING = True
+#: Bounds of all columns are sent for so many columns of files at most: an answer is held in memory.
+_MOST_BOUNDS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +40,7 @@ class ScanRequest:
     """
 
     snapshot_id: int | None = None
-    filter: Any = None
+    filter: Json = None
     case_sensitive: bool = True
     use_snapshot_schema: bool = False
     stats_fields: tuple[str, ...] = ()
@@ -36,22 +50,121 @@ class ScanRequest:
 class PlannedScan:
     """Files of one snapshot to read, ascending ordinals. ``left_out``: how many each proof ruled out, by its name.
 
-    ``residual``: what clients may skip row groups by, as JSON; ``true`` only where every row passes.
+    ``residual``: what clients may skip row groups by, as JSON; ``true`` only where every row passes. ``bounds_of``:
+    field ids of the columns whose bounds the client can use.
     """
 
     files: FileSet
     tree: Filter
-    residual: Any
+    residual: Json
     ordinals: npt.NDArray[np.int64]
     left_out: dict[str, int]
     indexes: tuple[IndexUse, ...]
-    has_bounds: bool
+    bounds_of: tuple[int, ...]
 
 
-def plan_scan(table: Table, request: ScanRequest, index_namespace: str | None = None) -> PlannedScan:
-    """Plan a scan of ``table``.
+def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = None) -> PlannedScan:
+    """Plan a scan of ``table``; of ``options`` only those about indexes count.
 
-    Raises KeyError for a snapshot that the table does not have, BadSpec for a filter that cannot be read, or of which
-    a part that partitions depend on cannot be judged.
+    Raises KeyError for a snapshot that the table does not have; BadSpec for a filter that cannot be read, of which a
+    part that partitions depend on cannot be judged, or by which the client could not read; AssertionError when a file
+    is neither kept nor ruled out.
     """
-    raise NotImplementedError((table, request, index_namespace, Always()))
+    snapshot = _snapshot(table, request.snapshot_id)
+    columns = _columns_of(table, snapshot)
+    tree: Filter = Always()
+    if request.filter is not None:
+        tree = read_filter(request.filter, columns, case_sensitive=request.case_sensitive)
+    is_head = snapshot is None or snapshot == table.current_snapshot()
+    chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
+    files = known_file_set(table, chosen.snapshot_id)
+    may_hold = np.ones(len(files), np.bool_)
+    names = {field.field_id: field.name for field in files.schema.fields}
+    plan = plan_read(table, predicate_of(tree, names), chosen, among=may_hold)
+    return PlannedScan(
+        files=files,
+        tree=tree,
+        residual=_residual(table, request, tree, columns),
+        ordinals=np.array(plan.ordinals, np.int64),
+        left_out=_left_out(plan, may_hold),
+        indexes=plan.indexes,
+        bounds_of=_bounds_of(tree, request, files),
+    )
+
+
+def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
+    if snapshot_id is None:
+        return table.current_snapshot()
+    found = table.snapshot_by_id(snapshot_id)
+    if found is None:
+        raise KeyError(snapshot_id)
+    return found
+
+
+def _options(options: ReadOptions, snapshot_id: int | None) -> ReadOptions:
+    """A client takes whole files, not single rows, and nothing from an index alone."""
+    return ReadOptions(
+        snapshot_id=snapshot_id,
+        index_namespace=options.index_namespace,
+        use_indexes=options.use_indexes,
+        by_position=False,
+    )
+
+
+def _columns_of(table: Table, snapshot: Snapshot | None) -> FilterColumns:
+    """The columns that a filter may name: those of the table's newest schema, and those of the snapshot's.
+
+    A client that reads a branch or the head names columns as the table does now, one that travels in time as the
+    snapshot did, and neither says which.
+    """
+    schemas = [table.schema()]
+    if (older := schema_of(table, snapshot)).schema_id != schemas[0].schema_id:
+        schemas.append(older)
+    types = {number: str(kind) for schema in reversed(schemas) for number, kind in _types_of(schema).items()}
+    return FilterColumns(tuple(_names_of(schema) for schema in schemas), types)
+
+
+def _names_of(schema: Schema) -> Mapping[str, int]:
+    return {name: number for number in field_ids(schema) if (name := schema.find_column_name(number))}
+
+
+def _types_of(schema: Schema) -> Mapping[int, IcebergType]:
+    return {number: schema.find_type(number) for number in field_ids(schema)}
+
+
+def _residual(table: Table, request: ScanRequest, tree: Filter, columns: FilterColumns) -> Json:
+    if isinstance(tree, Always):
+        return EVERYTHING
+    has_partitions = any(not spec.is_unpartitioned() for spec in table.specs().values())
+    rules = ResidualRules(
+        columns=columns,
+        newest=columns.schemas[0] if has_partitions else None,
+        case_sensitive=request.case_sensitive,
+        filters_again=request.use_snapshot_schema and not request.case_sensitive,
+        knows_terms=request.use_snapshot_schema,
+    )
+    return residual_of(request.filter, rules)
+
+
+def _left_out(plan: ReadPlan, may_hold: Mask) -> dict[str, int]:
+    """How many files each proof ruled out."""
+    total, held = len(plan.files), int(may_hold.sum())
+    filtered = plan.filters.dropped if plan.filters is not None else 0
+    counts = {
+        "partitions": total - held,
+        "bounds": held - plan.funnel.min_max,
+        "indexes": plan.funnel.min_max - len(plan.ordinals) - filtered,
+        "bloom filters": filtered,
+    }
+    if min(counts.values()) < 0 or sum(counts.values()) + len(plan.ordinals) != total:
+        raise AssertionError(f"{len(plan.ordinals)} of {total} files are kept, and {counts} ruled out")
+    return counts
+
+
+def _bounds_of(tree: Filter, request: ScanRequest, files: FileSet) -> tuple[int, ...]:
+    """All columns where every row is wanted, as the client may want the least and greatest; else those it names."""
+    if not isinstance(tree, Always):
+        wanted = frozenset(request.stats_fields)
+        return tuple(field.field_id for field in files.schema.fields if field.name in wanted)
+    are_few = len(files) * len(files.schema.fields) <= _MOST_BOUNDS
+    return tuple(field.field_id for field in files.schema.fields) if are_few else ()

@@ -1,0 +1,192 @@
+"""What clients of planned scans may skip row groups by: their own filter, as wide as SQL means it.
+
+Used by ``scans``. Iceberg's readers order floats totally: they pass by NaN where a file says nothing of it, and tell
+-0.0 from 0.0. Some readers filter rows by nothing else, so every part stays that can stay. Must not drop files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skipstone_core.errors import BadSpec
+from skipstone_core.language.icebergjson import FilterColumns
+from skipstone_core.reasons import Reason
+
+Json = Any
+_PAIRS = (
+    ("eq", "not-eq"),
+    ("lt", "gt-eq"),
+    ("gt", "lt-eq"),
+    ("in", "not-in"),
+    ("starts-with", "not-starts-with"),
+    ("is-null", "not-null"),
+    ("is-nan", "not-nan"),
+)
+_NEGATED = {**dict(_PAIRS), **{right: left for left, right in _PAIRS}}
+_FLOATS = frozenset({"float", "double"})
+_ZEROS = [0.0, -0.0]
+
+
+@dataclass(frozen=True)
+class ResidualRules:
+    """How residuals are read by the client that asks.
+
+    ``newest``: names of the table's newest schema, by which Java binds residuals of files with partitions, as well as
+    by the names that it reads; None: no file has partitions. ``filters_again``: whether the client filters all rows
+    by itself. ``knows_terms``: whether it reads terms that are transforms.
+    """
+
+    columns: FilterColumns
+    newest: Mapping[str, int] | None
+    case_sensitive: bool
+    filters_again: bool
+    knows_terms: bool
+
+
+def residual_of(filter_json: Json, rules: ResidualRules) -> Json:
+    """The expression for tasks, for a filter that ``read_filter`` took and that is not true for every row.
+
+    Raises BadSpec when a client that filters by nothing else would get too many rows.
+    """
+    found = _Rewriting(rules).rewritten(filter_json, is_negated=False)
+    if found is not None:
+        return found
+    if rules.filters_again:
+        return True
+    raise BadSpec(
+        Reason.INVALID_SPEC,
+        "it names columns that have another name in the newest schema, by which this client cannot judge files with "
+        "partitions; let the client plan this read (scan-planning-mode client)",
+        field="filter",
+    )
+
+
+class _Rewriting:
+    def __init__(self, rules: ResidualRules) -> None:
+        self._rules = rules
+        schemas = rules.columns.schemas
+        self._schemas = [self._folded(schema) for schema in schemas]
+        self._newest = None if rules.newest is None else self._folded(rules.newest)
+
+    def rewritten(self, node: Json, *, is_negated: bool) -> Json | None:
+        """``node``, negations moved into its tests; None for what cannot be said."""
+        if isinstance(node, bool):
+            return node is not is_negated
+        match kind := _kind(node):
+            case "literal":
+                return node["value"] is not is_negated
+            case "true" | "false":
+                return (kind == "true") is not is_negated
+            case "not":
+                return self.rewritten(node["child"], is_negated=not is_negated)
+            case "and" | "or":
+                joined = kind if not is_negated else "or" if kind == "and" else "and"
+                return self._joined(joined, [self.rewritten(part, is_negated=is_negated) for part in _chain(node)])
+            case _:
+                return self._tested(node, kind, is_negated=is_negated)
+
+    def _joined(self, kind: str, parts: Sequence[Json | None]) -> Json | None:
+        known = [part for part in parts if part is not None]
+        if not known or (kind == "or" and len(known) < len(parts)):
+            return None
+        return _balanced(kind, known)
+
+    def _tested(self, node: Json, kind: str, *, is_negated: bool) -> Json | None:
+        name = _name(node.get("term"))
+        if not self._is_bound(name):
+            return None
+        if kind not in _NEGATED:
+            return {"type": "not", "child": node} if is_negated else node
+        test = {**node, "type": _NEGATED[kind] if is_negated else kind}
+        if isinstance(node["term"], dict) and _kind(node["term"]) == "transform":
+            return test
+        return self._widened(test, self._type_of(name))
+
+    def _widened(self, test: Json, type_name: str) -> Json:
+        if type_name in _FLOATS:
+            return _wide_float(test)
+        if type_name == "uuid" and self._rules.knows_terms and "null" not in test["type"]:
+            # Java orders UUIDs as signed numbers: by a transform it judges rows, not row groups
+            return {**test, "term": {"type": "transform", "transform": "identity", "term": _name(test["term"])}}
+        return test
+
+    def _is_bound(self, name: str) -> bool:
+        """Whether the name means one column, in whatever schema the client binds it."""
+        if self._newest is None:
+            return True
+        key = self._key(name)
+        found = {schema[key] for schema in self._schemas if key in schema}
+        return found == {self._newest.get(key)}
+
+    def _type_of(self, name: str) -> str:
+        key = self._key(name)
+        numbers = [schema[key] for schema in self._schemas if key in schema]
+        types = {self._rules.columns.types.get(number, "") for number in numbers}
+        return next(iter(types & _FLOATS), next(iter(types), ""))
+
+    def _key(self, name: str) -> str:
+        return name if self._rules.case_sensitive else name.lower()
+
+    def _folded(self, schema: Mapping[str, int]) -> Mapping[str, int]:
+        return {self._key(name): number for name, number in schema.items()}
+
+
+def _wide_float(test: Json) -> Json:
+    """A test of floats that is true for NaN and for both zeros wherever SQL's is."""
+    match kind := test["type"]:
+        case "gt":
+            return {"type": "or", "left": test, "right": {"type": "is-nan", "term": test["term"]}}
+        case "gt-eq":
+            least = {**test, "value": -0.0} if _is_zero(test.get("value")) else test
+            return {"type": "or", "left": least, "right": {"type": "is-nan", "term": test["term"]}}
+        case "lt-eq" if _is_zero(test.get("value")):
+            return {**test, "value": 0.0}
+        case "eq" if _is_zero(test.get("value")):
+            return {"type": "in", "term": test["term"], "values": _ZEROS}
+        case "in" if any(_is_zero(value) for value in _listed(test)):
+            return {**test, "values": [*(value for value in _listed(test) if not _is_zero(value)), *_ZEROS]}
+        case _:
+            return {**test, "type": kind}
+
+
+def _listed(test: Json) -> Sequence[Json]:
+    values = test.get("values")
+    return values["values"] if isinstance(values, dict) else values or ()
+
+
+def _is_zero(value: Json) -> bool:
+    if isinstance(value, dict):
+        return _is_zero(value.get("value"))
+    return isinstance(value, int | float) and value == 0
+
+
+def _kind(node: Mapping[str, Any]) -> str:
+    return str(node["type"]).lower().replace("_", "-")
+
+
+def _name(term: Json) -> str:
+    if isinstance(term, dict):
+        return _name(term.get("term", term.get("name")))
+    return term if isinstance(term, str) else ""
+
+
+def _chain(node: Json) -> list[Json]:
+    """The parts of a tree of pairs of one kind, from left to right."""
+    kind, parts, waiting = _kind(node), [], [node]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, dict) and _kind(current) == kind:
+            waiting += [current["right"], current["left"]]
+        else:
+            parts.append(current)
+    return parts
+
+
+def _balanced(kind: str, parts: Sequence[Json]) -> Json:
+    """Pairs nested as little as can be: readers recurse."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return {"type": kind, "left": _balanced(kind, parts[:middle]), "right": _balanced(kind, parts[middle:])}

@@ -1,0 +1,114 @@
+"""Scans as engines ask for them: the files that may match, by bounds, partitions and indexes, and none less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import Table
+from skipstone.query.readplan import ReadOptions
+from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
+from skipstone_core.errors import BadSpec
+
+from tests.spark.index_bed import Lake, index_on
+
+SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.int64()), ("x", pa.float64())])
+FILES, ROWS = 12, 50
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = Lake(tmp_path)
+    table = lake.create(SCHEMA)
+    numbers = np.random.default_rng(5).permutation(FILES * ROWS)
+    for part in np.split(numbers, FILES):
+        table.append(pa.table({"k": part, "g": part % 7, "x": part / 2}, schema=SCHEMA))
+    return lake
+
+
+def _scan(table: Table, condition: object = None, **options: object) -> PlannedScan:
+    return plan_scan(table, ScanRequest(filter=condition, **options))  # type: ignore[arg-type]
+
+
+def _paths(scan: PlannedScan) -> set[str]:
+    return {scan.files.files["path"][int(ordinal)].as_py() for ordinal in scan.ordinals}
+
+
+def _holding(table: Table, condition: str) -> set[str]:
+    """The files that hold a matching row, as rows are read without any pruning."""
+    found = set()
+    for task in table.scan().plan_files():
+        rows = pq.read_table(task.file.file_path.removeprefix("file://"))
+        if rows.to_pandas().query(condition).shape[0]:
+            found.add(task.file.file_path)
+    return found
+
+
+def test_an_index_leaves_the_files_that_hold_the_key(lake: Lake) -> None:
+    condition = {"type": "eq", "term": "k", "value": 77}
+    before = _scan(lake.table(), condition)
+    lake.reindex(index_on("k"))
+    scan = _scan(lake.table(), condition)
+    assert len(before.ordinals) == FILES
+    assert _paths(scan) == _holding(lake.table(), "k == 77")
+    assert scan.left_out == {"partitions": 0, "bounds": 0, "indexes": FILES - 1, "bloom filters": 0}
+    assert scan.residual == condition
+    assert [use.used for use in scan.indexes] == [True]
+
+
+def test_files_that_an_index_lacks_are_kept(lake: Lake) -> None:
+    lake.reindex(index_on("k"), max_segments=6)
+    scan = _scan(lake.table(), {"type": "in", "term": "K", "values": [3, 500]}, case_sensitive=False)
+    assert _holding(lake.table(), "k in [3, 500]") <= _paths(scan)
+    assert 6 <= len(scan.ordinals) <= 8
+
+
+def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:
+    scan = _scan(lake.table())
+    assert len(scan.ordinals) == FILES
+    assert scan.residual is True
+    assert scan.bounds_of == (1, 2, 3)
+    assert _scan(lake.table(), {"type": "gt", "term": "k", "value": 5}, stats_fields=("g",)).bounds_of == (2,)
+
+
+def test_a_snapshot_is_planned_by_its_names_and_by_the_newest(lake: Lake) -> None:
+    table = lake.table()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    with table.update_schema() as update:
+        update.rename_column("k", "key")
+    table.append(pa.table({"key": [1000], "g": [1], "x": [0.0]}, schema=SCHEMA.set(0, pa.field("key", pa.int64()))))
+    for name in ("k", "key"):
+        condition = {"type": "eq", "term": name, "value": 1000}
+        scan = _scan(lake.table(), condition, snapshot_id=snapshot.snapshot_id, use_snapshot_schema=True)
+        assert len(scan.files) == FILES
+        assert not len(scan.ordinals)
+        assert len(_scan(lake.table(), {**condition, "term": "key"}).ordinals) == 1
+
+
+def test_a_name_that_means_two_columns_says_nothing(lake: Lake) -> None:
+    table = lake.table()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    with table.update_schema() as update:
+        update.delete_column("g")
+    with table.update_schema() as update:
+        update.rename_column("k", "g")
+    condition = {"type": "eq", "term": "g", "value": 10_000}
+    assert len(_scan(lake.table(), condition, snapshot_id=snapshot.snapshot_id).ordinals) == FILES
+
+
+def test_what_is_unknown_is_refused(lake: Lake) -> None:
+    with pytest.raises(BadSpec, match=r"^filter: the table has no column 'nope'"):
+        _scan(lake.table(), {"type": "eq", "term": "nope", "value": 1})
+    with pytest.raises(KeyError):
+        _scan(lake.table(), snapshot_id=5)
+
+
+def test_indexes_can_be_left_aside(lake: Lake) -> None:
+    lake.reindex(index_on("k"))
+    request = ScanRequest(filter={"type": "eq", "term": "k", "value": 77})
+    assert len(plan_scan(lake.table(), request, ReadOptions(use_indexes=False)).ordinals) == FILES

@@ -1,0 +1,144 @@
+"""The filters that clients get back with each file: as wide as SQL means them, and never true."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from skipstone.query.residuals import ResidualRules, residual_of
+from skipstone_core.errors import BadSpec
+from skipstone_core.language.icebergjson import FilterColumns
+
+NEWEST = {"k": 1, "x": 2, "u": 3, "b": 4, "new": 6}
+OLDER = {"k": 1, "x": 2, "u": 3, "a": 4, "gone": 5}
+TYPES = {1: "long", 2: "double", 3: "uuid", 4: "int", 5: "int", 6: "int"}
+
+
+def _rules(*, newest: bool = True, spark: bool = False, java: bool = False, older: bool = False) -> ResidualRules:
+    return ResidualRules(
+        columns=FilterColumns((NEWEST, OLDER) if older else (NEWEST,), TYPES),
+        newest=NEWEST if newest else None,
+        case_sensitive=not spark,
+        filters_again=spark,
+        knows_terms=java or spark,
+    )
+
+
+def _test(kind: str, term: str, value: Any = None) -> dict[str, Any]:
+    return {"type": kind, "term": term} | ({} if value is None else {"value": value})
+
+
+def _passes(expression: Any, x: float) -> bool:
+    """What Iceberg's total order of floats says of a row, -0.0 before 0.0 and NaN last."""
+    if isinstance(expression, bool):
+        return expression
+    rank = (math.inf, 1.0) if math.isnan(x) else (x, math.copysign(1.0, x))
+
+    def of(value: float) -> tuple[float, float]:
+        return (value, math.copysign(1.0, value))
+
+    match expression["type"]:
+        case "or":
+            return _passes(expression["left"], x) or _passes(expression["right"], x)
+        case "and":
+            return _passes(expression["left"], x) and _passes(expression["right"], x)
+        case "is-nan":
+            return math.isnan(x)
+        case "not-nan":
+            return not math.isnan(x)
+        case "in":
+            return any(rank == of(value) for value in expression["values"])
+        case kind:
+            value = of(expression["value"])
+            found = {"eq": rank == value, "not-eq": rank != value, "lt": rank < value, "lt-eq": rank <= value}
+            # readers skip NaN where a file's statistics say nothing of it
+            found |= {"gt": not math.isnan(x) and rank > value, "gt-eq": not math.isnan(x) and rank >= value}
+            return found[kind]
+
+
+def _sql(kind: str, x: float, value: float) -> bool:
+    """What SQL says, for which NaN is greatest and both zeros are one."""
+    left = math.inf if math.isnan(x) else x
+    above = math.isnan(x)
+    match kind:
+        case "eq":
+            return left == value and not above
+        case "lt":
+            return left < value and not above
+        case "lt-eq":
+            return left <= value and not above
+        case "gt":
+            return left > value or above
+        case _:
+            return left >= value or above
+
+
+@pytest.mark.parametrize("kind", ["eq", "lt", "lt-eq", "gt", "gt-eq"])
+@pytest.mark.parametrize("value", [0.0, -0.0, 36.0])
+@pytest.mark.parametrize("x", [0.0, -0.0, 36.0, 37.0, math.nan])
+def test_no_row_of_floats_is_passed_by_that_sql_finds(kind: str, value: float, x: float) -> None:
+    for asked in (_test(kind, "x", value), {"type": "not", "child": _test(_opposite(kind), "x", value)}):
+        residual = residual_of(asked, _rules())
+        if _sql(kind, x, value):
+            assert _passes(residual, x), residual
+
+
+def _opposite(kind: str) -> str:
+    return {"eq": "not-eq", "lt": "gt-eq", "gt-eq": "lt", "gt": "lt-eq", "lt-eq": "gt"}[kind]
+
+
+def test_lists_with_a_zero_hold_both() -> None:
+    residual = residual_of({"type": "in", "term": "x", "values": [7.0, -0.0]}, _rules())
+    assert _passes(residual, 0.0)
+    assert _passes(residual, -0.0)
+    assert not _passes(residual, 8.0)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        _test("gt", "k", 5),
+        _test("is-null", "x"),
+        _test("lt", "x", 5.0),
+        {"type": "and", "left": _test("eq", "k", 5), "right": _test("not-null", "k")},
+        {"type": "eq", "term": {"type": "transform", "transform": "bucket[16]", "term": "k"}, "value": 3},
+    ],
+    ids=json.dumps,
+)
+def test_other_tests_come_back_as_they_were(asked: Any) -> None:
+    assert residual_of(asked, _rules()) == asked
+
+
+def test_uuids_are_judged_row_by_row_by_those_who_know_terms() -> None:
+    asked = _test("eq", "u", "f79c3e09-677c-4bbd-a479-3f349cb785e7")
+    assert residual_of(asked, _rules()) == asked
+    assert residual_of(asked, _rules(java=True))["term"] == {"type": "transform", "transform": "identity", "term": "u"}
+
+
+def test_names_of_another_schema_are_left_out_for_who_filters_again() -> None:
+    asked = {"type": "and", "left": _test("eq", "a", 5), "right": _test("eq", "k", 7)}
+    assert residual_of(asked, _rules(older=True, spark=True)) == _test("eq", "k", 7)
+    assert residual_of({**asked, "type": "or"}, _rules(older=True, spark=True)) is True
+    assert residual_of(asked, _rules(older=True, newest=False)) == asked
+
+
+def test_who_filters_by_nothing_else_is_told_to_plan() -> None:
+    with pytest.raises(BadSpec, match=r"^filter: it names columns that have another name .*scan-planning-mode client"):
+        residual_of(_test("eq", "a", 5), _rules(older=True, java=True))
+
+
+def test_long_chains_nest_little_and_pyiceberg_reads_them() -> None:
+    asked: Any = _test("eq", "k", 0)
+    for number in range(1, 500):
+        asked = {"type": "or", "left": asked, "right": _test("eq", "k", number)}
+    residual = residual_of(asked, _rules())
+    depth, node = 0, residual
+    while "left" in node:
+        depth, node = depth + 1, node["left"]
+    assert depth < 12
+    parsed = TypeAdapter(BooleanExpression).validate_python(residual)
+    assert parsed != AlwaysTrue()
