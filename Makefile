@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -135,6 +135,9 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_covering.py tests/spark/test_plans_covering_random.py tests/spark/test_plans_everywhere.py tests/spark/test_plans_shapes.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
+
+soak-expressions: setup ## Random filters read as engines send them, judged by PyIceberg and by Iceberg's Java library
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_filters_random.py tests/spark/test_filters_java.py
 
 soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, results as Spark's (SKIPSTONE_SOAK_SEED); tells in build/soak
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -15,10 +16,15 @@ from uuid import UUID
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone_core.language.filterpredicates import predicate_of
+from skipstone_core.language.filters import Filter
+from skipstone_core.language.icebergjson import FilterColumns, read_filter
+from skipstone_core.language.predicates import check_types
 
 _EPOCH_DAY, _EPOCH = date(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 TEXTS = ["", "a", "ab", "abc", "b", "\u00e9", "\uffff", "\U0001f600", 'q"\\', "b\x00", "abd"]
-FLOATS = [-math.inf, -1.5, -0.0, 0.0, 1.0, 1.5, 3.0e38, math.inf, math.nan]
+FLOATS = [-math.inf, -1.5, -0.0, 0.0, 1.0, 1.5, 2.0**127, math.inf, math.nan]
 DAYS = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29), date(2024, 3, 1), date(9999, 12, 31)]
 _MOMENTS = [(1, 1, 1), (1969, 12, 31, 23, 59, 59, 999999), (1970, 1, 1), (2024, 2, 29, 12, 0, 0, 1), (9999, 12, 31, 23)]
 INSTANTS = [datetime(*parts, tzinfo=UTC) for parts in _MOMENTS]
@@ -55,6 +61,10 @@ KINDS = (
     Kind("binary", pa.binary(), tuple(BYTES)),
     Kind("fixed[2]", pa.binary(2), (b"\x00\x00", b"\x00\x01", b"\x80\x00", b"\xff\xff")),
 )
+#: Types of which both libraries have one order, and whose values of one type are all literals that fit it.
+CLEAR = tuple(
+    kind for kind in KINDS if kind.name.partition("(")[0] in {"boolean", "int", "long", "string", "date", "timestamp"}
+)
 #: Literals of no type's own: of other kinds, and beyond what integers hold.
 ODD = (True, 0, 1, -1, 2**31, -(2**31) - 1, 2**63, 2**70, 1.5, 0.0, "1", "1.5", "true", "2024-02-29", "x", "00", "")
 
@@ -74,6 +84,9 @@ def nearest_float(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
+_ZEROS = st.sampled_from([-0.0, 0.0])
+
+
 def random_value(kind: Kind) -> st.SearchStrategy[Any]:
     """A corner, or any value of the type."""
     corners = st.sampled_from(kind.values)
@@ -83,9 +96,9 @@ def random_value(kind: Kind) -> st.SearchStrategy[Any]:
         case "long":
             return corners | st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
         case "float":
-            return corners | st.floats(width=32)
+            return corners | _ZEROS | st.floats(width=32)
         case "double":
-            return corners | st.floats()
+            return corners | _ZEROS | st.floats()
         case "string":
             return corners | st.text(st.characters(codec="utf-8"), max_size=4)
         case "date":
@@ -114,6 +127,14 @@ def rows(draw: st.DrawFn, columns: list[Column]) -> list[list[Any]]:
     return draw(st.lists(st.tuples(*kinds).map(list), min_size=1, max_size=8))
 
 
+def literals_of(column: Column, place: int, data: list[list[Any]]) -> st.SearchStrategy[Any]:
+    """Values to compare a column with: half of them are those of its rows. NaN is no literal of either library."""
+    known = [row[place] for row in data if row[place] is not None]
+    drawn = random_value(column.kind)
+    literals = drawn | st.sampled_from(known) if known else drawn
+    return literals.filter(lambda value: not isinstance(value, float) or not math.isnan(value))
+
+
 def stored(value: Any) -> Any:
     """``value`` as records of Iceberg hold it."""
     match value:
@@ -127,7 +148,36 @@ def stored(value: Any) -> Any:
             return value
 
 
-def arrow_column(column: Column, data: list[list[Any]], place: int) -> pa.Array:
-    """A column of ``data`` as Arrow holds it."""
+def read_of(columns: list[Column], tree: Any, *, case_sensitive: bool) -> Filter:
+    """What is read of a filter on a table with these columns."""
+    names = {column.name: column.field_id for column in columns}
+    types = {column.field_id: column.kind.name for column in columns}
+    return read_filter(tree, FilterColumns((names,), types), case_sensitive=case_sensitive)
+
+
+def kept_by_predicate(columns: list[Column], data: list[list[Any]], tree: Filter) -> list[bool]:
+    """For each row, whether it passes the predicate of a filter."""
+    predicate = predicate_of(tree, {column.field_id: column.name for column in columns})
+    if predicate is None:
+        return [True] * len(data)
+    checked = check_types(predicate, {column.name: column.kind.name for column in columns})
+    arrays = {column.name: _arrow_column(column, data, place) for place, column in enumerate(columns)}
+    return [kept is True for kept in evaluate_predicate(checked, arrays, len(data)).to_pylist()]
+
+
+def verdicts(ours: list[bool], theirs: list[bool] | None) -> Iterator[str]:
+    """What a case comes to, for counts. ``theirs`` None: the library refuses the filter."""
+    yield "cases"
+    if theirs is None:
+        yield "refused by the library"
+    elif ours == theirs:
+        yield "the same rows kept"
+    else:
+        yield "more rows kept"
+    if not all(ours):
+        yield "rows ruled out"
+
+
+def _arrow_column(column: Column, data: list[list[Any]], place: int) -> pa.Array:
     values = [row[place].bytes if isinstance(row[place], UUID) else row[place] for row in data]
     return pa.array(values, column.kind.arrow)
