@@ -49,6 +49,8 @@ DRIVER_SUFFIX = "-driver"
 MAX_NAME = 63
 #: As ``run_id`` makes them.
 _RUN_ID = r"[0-9a-f]{8}-[0-9a-f]{8}-[0-9]{1,9}"
+#: As ``index_table_name`` makes them.
+_INDEX_TABLE = re.compile(r".+__si_.+_[0-9a-f]{1,8}", re.DOTALL)
 _NAMED_BY_RUN = re.compile(rf"\.?{_RUN_ID}\.[a-z0-9.]+")
 _RUN_FILE = re.compile(r"(?P<owner>[^-]+)-[^-]+-(?P<attempt>\d{1,9})-")
 
@@ -105,6 +107,11 @@ def index_table_name(table: str, index: str, uid: str) -> str:
     """The Iceberg name of an index table: ``<table>__si_<index>_<uid8>``, dots and dashes made underscores."""
     clean = index.replace("-", "_").replace(".", "_")
     return f"{index_table_prefix(table)}{clean}_{uid.replace('-', '')[:8]}"
+
+
+def is_index_table_name(name: str) -> bool:
+    """Whether ``name`` is of the form that index tables have."""
+    return _INDEX_TABLE.fullmatch(name) is not None
 
 
 def job_txn(uid: str) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
-PREFIXES = ("SKIPSTONE_CATALOG_", "SKIPSTONE_LOCATION_", "AWS_")
+PREFIXES = ("SKIPSTONE_CATALOG_", "SKIPSTONE_LOCATION_", "SKIPSTONE_PLANNING_SEAL", "AWS_")
 #: Names of settings that hold no secret, though they come from the Secret of the Warehouse.
 _PUBLIC = frozenset({"SKIPSTONE_CATALOG_USER", "AWS_REGION", "AWS_DEFAULT_REGION"})
 #: Shorter values would replace parts of words.

@@ -1,0 +1,1 @@
+"""Before an Sql catalog: the part of Iceberg's REST protocol that reads."""

@@ -1,0 +1,161 @@
+"""Answers ``/plan`` and ``/tasks``: a table as its caller loads it, a plan of its files, pages of tasks.
+
+Must not choose files: ``query.scans`` does. What it gives is counted before it is told: files that are left and files
+that a proof ruled out are all live files, or there is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+from skipstone_core.contract.planning import PlanningSettings
+from skipstone_core.errors import BadSpec
+
+from skipstone.query.readplan import ReadOptions
+from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
+from skipstone.serving.answers import NO_SNAPSHOT, NO_TASK, Refused, bad_request
+from skipstone.serving.measures import PlanningMeasures
+from skipstone.serving.pages import PageSeal, TaskPage, digest_of
+from skipstone.serving.questions import read_plan_task, read_scan_request
+from skipstone.tables.describing.tasks import describe_tasks
+from skipstone.tables.filesets import FileSet, known_file_set
+
+#: About how many bytes an answer has at most; a page holds fewer files when each takes more.
+_PAGE_BYTES: Final = 32 * 1024 * 1024
+#: Bytes of a file in an answer, and of each column's bounds.
+_FILE_BYTES, _BOUNDS_BYTES = 400, 80
+#: A residual is told with every file: one of more bytes gives way to one that says nothing.
+_RESIDUAL_BYTES: Final = 16 * 1024
+_RENUMBERED: Final = "the files of the plan-task are numbered in another way now: plan the scan again"
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """The body of an answer in parts; ``total``, ``left``: live files of the snapshot, and those to read."""
+
+    parts: Sequence[bytes | memoryview]
+    total: int
+    left: int
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What all pages of a plan share."""
+
+    residual: Any
+    bounds: tuple[int, ...]
+
+
+class ScanPlanner:
+    """Plans within one Warehouse; its methods run in threads."""
+
+    def __init__(self, settings: PlanningSettings, seal: PageSeal, measures: PlanningMeasures) -> None:
+        self._settings, self._seal, self._measures = settings, seal, measures
+        self._options = ReadOptions(index_namespace=settings.warehouse.index_namespace)
+
+    def plan(self, table: Table, body: bytes) -> PlanAnswer:
+        """The answer to a request for a plan of ``table``.
+
+        Raises Refused: 400 for a filter that cannot be read, 404 for a snapshot that is gone; RuntimeError when files
+        are missing from the plan; and what reading manifests raises.
+        """
+        request = read_scan_request(body)
+        with self._measures.part("plan"):
+            plan = self._planned(table, request)
+        with self._measures.part("describe"):
+            parts = self._first_page(table, plan, _described(plan))
+        self._count(plan)
+        return PlanAnswer(parts, len(plan.files), len(plan.ordinals))
+
+    def tasks(self, table: Table, body: bytes) -> PlanAnswer:
+        """The page that a token stands for.
+
+        Raises Refused: 400 for a token that is damaged or of another table, 404 for one of a snapshot that is gone.
+        """
+        page = self._seal.page(read_plan_task(body))
+        if page.table_uuid != str(table.metadata.table_uuid):
+            raise bad_request("the plan-task is of another table: plan the scan of this table")
+        files = _files_of(table, page.snapshot_id)
+        if (len(page.ordinals) and page.ordinals[-1] >= len(files)) or digest_of(files, page.ordinals) != page.digest:
+            raise Refused(404, NO_TASK, _RENUMBERED)
+        with self._measures.part("describe"):
+            tasks = describe_tasks(table, files, page.ordinals, page.residual, with_bounds=page.bounds)
+        return PlanAnswer([b"{", *tasks, b"}"], len(files), len(page.ordinals))
+
+    def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
+        try:
+            plan = plan_scan(table, request, self._options)
+        except KeyError:
+            message = f"the table has no snapshot {request.snapshot_id} any more: load the table again"
+            raise Refused(404, NO_SNAPSHOT, message, outcome="absent") from None
+        except BadSpec as error:
+            raise bad_request(str(error).rstrip(".")) from None
+        told = len(plan.ordinals) + sum(plan.left_out.values())
+        if told != len(plan.files):
+            raise RuntimeError(f"a plan tells of {told} files, and {len(plan.files)} are live")
+        return plan
+
+    def _first_page(self, table: Table, plan: PlannedScan, shared: _Described) -> list[bytes | memoryview]:
+        pages = list(self._pages(plan.ordinals, shared))
+        tokens = [self._token(plan, ordinals, shared) for ordinals in pages[1:]]
+        tasks = describe_tasks(table, plan.files, pages[0], shared.residual, with_bounds=shared.bounds)
+        ending = f',"plan-tasks":{json.dumps(tokens)}}}' if tokens else "}"
+        return [b'{"status":"completed",', *tasks, ending.encode()]
+
+    def _pages(self, ordinals: npt.NDArray[np.int64], shared: _Described) -> Iterator[npt.NDArray[np.int64]]:
+        """The ordinals of each page; one page at least."""
+        each = _FILE_BYTES + len(json.dumps(shared.residual)) + _BOUNDS_BYTES * len(shared.bounds)
+        size = max(1, min(self._settings.files_per_page, _PAGE_BYTES // each))
+        for start in range(0, max(1, len(ordinals)), size):
+            yield ordinals[start : start + size]
+
+    def _token(self, plan: PlannedScan, ordinals: npt.NDArray[np.int64], shared: _Described) -> str:
+        page = TaskPage(
+            plan.files.table_uuid,
+            plan.files.snapshot_id,
+            shared.residual,
+            shared.bounds,
+            ordinals,
+            digest_of(plan.files, ordinals),
+        )
+        return self._seal.token(page)
+
+    def _count(self, plan: PlannedScan) -> None:
+        self._measures.files_planned(len(plan.files), len(plan.ordinals))
+        for use in plan.indexes:
+            did = "broken" if use.is_broken else "used" if use.used else "unused"
+            self._measures.index_used(did)
+
+
+def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
+    """The files of a snapshot, remembered as the plan of it left them. Raises Refused (404) when it has expired."""
+    head = table.current_snapshot()
+    is_head = snapshot_id == (head and head.snapshot_id)
+    try:
+        return known_file_set(table, None if is_head else snapshot_id)
+    except KeyError:
+        message = f"the snapshot {snapshot_id} of the plan-task has expired: plan the scan again"
+        raise Refused(404, NO_TASK, message, outcome="absent") from None
+
+
+def _described(plan: PlannedScan) -> _Described:
+    residual = plan.residual
+    if len(json.dumps(residual)) > _RESIDUAL_BYTES:
+        residual = _says_nothing(plan)
+    return _Described(residual, plan.bounds_of)
+
+
+def _says_nothing(plan: PlannedScan) -> Any:
+    """A residual that is true for every row and is not the literal, which would say that all rows pass."""
+    columns = [field.name for field in plan.files.schema.fields if isinstance(field.field_type, PrimitiveType)]
+    if not columns:
+        return plan.residual
+    tests = ({"type": kind, "term": columns[0]} for kind in ("is-null", "not-null"))
+    return {"type": "or", **dict(zip(("left", "right"), tests, strict=True))}

@@ -1,0 +1,1 @@
+"""Before a Rest catalog: requests go on with the credentials of whoever sent them."""
