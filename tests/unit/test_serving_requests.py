@@ -407,3 +407,24 @@ def test_more_plans_than_there_is_room_for_are_refused_at_once(between: Guard, u
             for caller in callers:
                 caller.join()
         assert answers == [200] * 9
+
+
+def test_a_server_waits_for_a_catalog_that_is_not_there_yet(between: Guard, settings: PlanningSettings) -> None:
+    gone, asked = Trouble(503, error("ServiceUnavailableException", 503)), threading.Event()
+
+    def trouble(path: str) -> Trouble | None:
+        """For the first times that the server asks."""
+        if between.held.acquire(blocking=False):
+            return gone
+        asked.set()
+        return None
+
+    for _ in range(3):
+        between.held.release()
+    between.trouble = trouble
+    try:
+        with serving(settings) as address:
+            assert asked.is_set()
+            assert requests.post(address + PLAN, json={}, timeout=60).ok
+    finally:
+        between.trouble = lambda path: None
