@@ -398,6 +398,11 @@ def _peaks() -> int:
     return sum(_peak(pid) for pid in _family())
 
 
+def _has_jvm() -> bool:
+    """Whether this process started Spark, which stays until it ends."""
+    return any(Path(f"/proc/{pid}/exe").resolve().name == "java" for pid in _family())
+
+
 def _family() -> set[int]:
     """This process, and all below it."""
     parents = {int(one.name): _parent(one) for one in Path("/proc").iterdir() if one.name.isdigit()}
@@ -432,7 +437,8 @@ def main() -> None:
         rows = kind.run(bed)
     elif kind.peer is not None:
         kind.peer(bed)
-    print(json.dumps({"peak": _peaks(), "rows": rows, "seconds": round(time.perf_counter() - started, 2)}))
+    seconds = round(time.perf_counter() - started, 2)
+    print(json.dumps({"peak": _peaks(), "rows": rows, "seconds": seconds, "jvm": _has_jvm()}))
 
 
 if __name__ == "__main__":
