@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from skipstone.query.residuals import ResidualRules, residual_of
+from skipstone.query.residuals import Client, ResidualRules, residual_of
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.icebergjson import FilterColumns
 
@@ -18,13 +18,12 @@ OLDER = {"k": 1, "x": 2, "u": 3, "a": 4, "gone": 5}
 TYPES = {1: "long", 2: "double", 3: "uuid", 4: "int", 5: "int", 6: "int"}
 
 
-def _rules(*, newest: bool = True, spark: bool = False, java: bool = False, older: bool = False) -> ResidualRules:
+def _rules(*, newest: bool = True, client: Client = Client.PYICEBERG, older: bool = False) -> ResidualRules:
     return ResidualRules(
         columns=FilterColumns((NEWEST, OLDER) if older else (NEWEST,), TYPES),
         newest=NEWEST if newest else None,
-        case_sensitive=not spark,
-        filters_again=spark,
-        knows_terms=java or spark,
+        case_sensitive=client is not Client.SPARK,
+        client=client,
     )
 
 
@@ -116,19 +115,23 @@ def test_other_tests_come_back_as_they_were(asked: Any) -> None:
 def test_uuids_are_judged_row_by_row_by_those_who_know_terms() -> None:
     asked = _test("eq", "u", "f79c3e09-677c-4bbd-a479-3f349cb785e7")
     assert residual_of(asked, _rules()) == asked
-    assert residual_of(asked, _rules(java=True))["term"] == {"type": "transform", "transform": "identity", "term": "u"}
+    assert residual_of(asked, _rules(client=Client.JAVA))["term"] == {
+        "type": "transform",
+        "transform": "identity",
+        "term": "u",
+    }
 
 
 def test_names_of_another_schema_are_left_out_for_who_filters_again() -> None:
     asked = {"type": "and", "left": _test("eq", "a", 5), "right": _test("eq", "k", 7)}
-    assert residual_of(asked, _rules(older=True, spark=True)) == _test("eq", "k", 7)
-    assert residual_of({**asked, "type": "or"}, _rules(older=True, spark=True)) is True
+    assert residual_of(asked, _rules(older=True, client=Client.SPARK)) == _test("eq", "k", 7)
+    assert residual_of({**asked, "type": "or"}, _rules(older=True, client=Client.SPARK)) is True
     assert residual_of(asked, _rules(older=True, newest=False)) == asked
 
 
 def test_who_filters_by_nothing_else_is_told_to_plan() -> None:
     with pytest.raises(BadSpec, match=r"^filter: it names columns that have another name .*scan-planning-mode client"):
-        residual_of(_test("eq", "a", 5), _rules(older=True, java=True))
+        residual_of(_test("eq", "a", 5), _rules(older=True, client=Client.JAVA))
 
 
 def test_long_chains_nest_little_and_pyiceberg_reads_them() -> None:
@@ -142,3 +145,11 @@ def test_long_chains_nest_little_and_pyiceberg_reads_them() -> None:
     assert depth < 12
     parsed = TypeAdapter(BooleanExpression).validate_python(residual)
     assert parsed != AlwaysTrue()
+
+
+def test_long_lists_are_told_to_those_who_filter_by_nothing_else() -> None:
+    asked = {"type": "in", "term": "k", "values": list(range(10_000))}
+    assert residual_of(asked, _rules(client=Client.JAVA)) == asked
+    assert residual_of(asked, _rules(client=Client.SPARK)) is True
+    told = residual_of(asked, _rules(client=Client.PYICEBERG))
+    assert told == {"type": "or", "left": _test("is-null", "k"), "right": _test("not-null", "k")}

@@ -6,8 +6,10 @@ Used by ``scans``. Iceberg's readers order floats totally: they pass by NaN wher
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from skipstone_core.errors import BadSpec
@@ -27,6 +29,23 @@ _PAIRS = (
 _NEGATED = {**dict(_PAIRS), **{right: left for left, right in _PAIRS}}
 _FLOATS = frozenset({"float", "double"})
 _ZEROS = [0.0, -0.0]
+#: A residual is told with every file: of one of more bytes only those get all who filter by nothing else.
+_MOST_BYTES = 16 * 1024
+
+
+class Client(Enum):
+    """What is known of who asks, by what each of them always sends."""
+
+    SPARK = "Iceberg's Java library in Spark, which filters all rows by itself"
+    JAVA = "Iceberg's Java library elsewhere: its own reader filters rows by residuals alone"
+    PYICEBERG = "PyIceberg, which filters all rows by itself, and counts all of a file whose residual is true"
+
+    @staticmethod
+    def of(*, case_sensitive: bool, use_snapshot_schema: bool) -> Client:
+        """The client of a request."""
+        if not use_snapshot_schema:
+            return Client.PYICEBERG
+        return Client.JAVA if case_sensitive else Client.SPARK
 
 
 @dataclass(frozen=True)
@@ -34,15 +53,13 @@ class ResidualRules:
     """How residuals are read by the client that asks.
 
     ``newest``: names of the table's newest schema, by which Java binds residuals of files with partitions, as well as
-    by the names that it reads; None: no file has partitions. ``filters_again``: whether the client filters all rows
-    by itself. ``knows_terms``: whether it reads terms that are transforms.
+    by the names that it reads; None: no file has partitions. ``client``: who asks.
     """
 
     columns: FilterColumns
     newest: Mapping[str, int] | None
     case_sensitive: bool
-    filters_again: bool
-    knows_terms: bool
+    client: Client
 
 
 def residual_of(filter_json: Json, rules: ResidualRules) -> Json:
@@ -51,10 +68,12 @@ def residual_of(filter_json: Json, rules: ResidualRules) -> Json:
     Raises BadSpec when a client that filters by nothing else would get too many rows.
     """
     found = _Rewriting(rules).rewritten(filter_json, is_negated=False)
-    if found is not None:
+    if found is not None and (rules.client is Client.JAVA or len(json.dumps(found)) <= _MOST_BYTES):
         return found
-    if rules.filters_again:
+    if rules.client is Client.SPARK:
         return True
+    if found is not None:
+        return _says_nothing(found)
     raise BadSpec(
         Reason.INVALID_SPEC,
         "it names columns that have another name in the newest schema, by which this client cannot judge files with "
@@ -107,7 +126,7 @@ class _Rewriting:
     def _widened(self, test: Json, type_name: str) -> Json:
         if type_name in _FLOATS:
             return _wide_float(test)
-        if type_name == "uuid" and self._rules.knows_terms and "null" not in test["type"]:
+        if type_name == "uuid" and self._rules.client is not Client.PYICEBERG and "null" not in test["type"]:
             # Java orders UUIDs as signed numbers: by a transform it judges rows, not row groups
             return {**test, "term": {"type": "transform", "transform": "identity", "term": _name(test["term"])}}
         return test
@@ -131,6 +150,15 @@ class _Rewriting:
 
     def _folded(self, schema: Mapping[str, int]) -> Mapping[str, int]:
         return {self._key(name): number for name, number in schema.items()}
+
+
+def _says_nothing(residual: Json) -> Json:
+    """What every row passes and is not the literal: it names a column that the filter names."""
+    leaf = residual
+    while "left" in leaf:
+        leaf = leaf["left"]
+    name = _name(leaf.get("term"))
+    return {"type": "or", "left": {"type": "is-null", "term": name}, "right": {"type": "not-null", "term": name}}
 
 
 def _wide_float(test: Json) -> Json:

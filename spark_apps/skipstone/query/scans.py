@@ -22,7 +22,7 @@ from skipstone_core.language.icebergjson import FilterColumns, read_filter
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
-from skipstone.query.residuals import Json, ResidualRules, residual_of
+from skipstone.query.residuals import Client, Json, ResidualRules, residual_of
 from skipstone.tables.filesets import FileSet, known_file_set, schema_of
 
 Mask = npt.NDArray[np.bool_]
@@ -140,8 +140,7 @@ def _residual(table: Table, request: ScanRequest, tree: Filter, columns: FilterC
         columns=columns,
         newest=columns.schemas[0] if has_partitions else None,
         case_sensitive=request.case_sensitive,
-        filters_again=request.use_snapshot_schema and not request.case_sensitive,
-        knows_terms=request.use_snapshot_schema,
+        client=Client.of(case_sensitive=request.case_sensitive, use_snapshot_schema=request.use_snapshot_schema),
     )
     return residual_of(request.filter, rules)
 

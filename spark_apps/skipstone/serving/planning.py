@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import Table
-from pyiceberg.types import PrimitiveType
 from skipstone_core.contract.planning import PlanningSettings
 from skipstone_core.errors import BadSpec
 
@@ -31,8 +30,6 @@ from skipstone.tables.filesets import FileSet, known_file_set
 _PAGE_BYTES: Final = 32 * 1024 * 1024
 #: Bytes of a file in an answer, and of each column's bounds.
 _FILE_BYTES, _BOUNDS_BYTES = 400, 80
-#: A residual is told with every file: one of more bytes gives way to one that says nothing.
-_RESIDUAL_BYTES: Final = 16 * 1024
 _RENUMBERED: Final = "the files of the plan-task are numbered in another way now: plan the scan again"
 
 
@@ -70,7 +67,7 @@ class ScanPlanner:
         with self._measures.part("plan"):
             plan = self._planned(table, request)
         with self._measures.part("describe"):
-            parts = self._first_page(table, plan, _described(plan))
+            parts = self._first_page(table, plan, _Described(plan.residual, plan.bounds_of))
         self._count(plan)
         return PlanAnswer(parts, len(plan.files), len(plan.ordinals))
 
@@ -143,19 +140,3 @@ def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
     except KeyError:
         message = f"the snapshot {snapshot_id} of the plan-task has expired: plan the scan again"
         raise Refused(404, NO_TASK, message, outcome="absent") from None
-
-
-def _described(plan: PlannedScan) -> _Described:
-    residual = plan.residual
-    if len(json.dumps(residual)) > _RESIDUAL_BYTES:
-        residual = _says_nothing(plan)
-    return _Described(residual, plan.bounds_of)
-
-
-def _says_nothing(plan: PlannedScan) -> Any:
-    """A residual that is true for every row and is not the literal, which would say that all rows pass."""
-    columns = [field.name for field in plan.files.schema.fields if isinstance(field.field_type, PrimitiveType)]
-    if not columns:
-        return plan.residual
-    tests = ({"type": kind, "term": columns[0]} for kind in ("is-null", "not-null"))
-    return {"type": "or", **dict(zip(("left", "right"), tests, strict=True))}
