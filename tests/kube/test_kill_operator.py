@@ -1,4 +1,4 @@
-"""The operator dies at every write of a load, a merge and a reindex, in `make soak-kill` of a maintenance, too.
+"""The operator dies at every write of a load, a merge and a reindex, and in `make soak-kill` of other work.
 
 Nothing happens twice. Real API server, real etcd, real commits: only the kubelet is simulated. The kinds of work run
 side by side.
@@ -23,12 +23,12 @@ from tests.examples import ALL_CASES, turn
 from tests.kube.faults.driver import warm_up
 from tests.kube.faults.lab import Lab, Plan, admin_tls
 from tests.kube.faults.proxy import Moment
-from tests.kube.faults.works import Loads, Maintains, Merges, Reindexes, Site
+from tests.kube.faults.works import Loads, Maintains, Merges, Reindexes, Servers, Site
 
-Work = Loads | Maintains | Merges | Reindexes
+Work = Loads | Maintains | Merges | Reindexes | Servers
 KINDS: dict[str, type[Work]] = {"load": Loads, "merge": Merges, "reindex": Reindexes}
 if ALL_CASES:
-    KINDS["maintain"] = Maintains
+    KINDS |= {"maintain": Maintains, "server": Servers}
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""The pieces of work during which the operator is killed: loads, merges, reindexes and maintenance of real tables.
+"""The pieces of work during which the operator is killed: loads, merges, reindexes and maintenance of real tables, and
+planning servers.
 
 Each work applies manifests through kubectl (not through the proxy), knows when it has ended, and can tell from the
 table itself whether its rows are there exactly once.
@@ -24,7 +25,7 @@ from tests.cluster.controlplane import ControlPlane
 
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
-PLURALS = {"tbl": "tables", "si": "secondaryindexes", "lj": "loadjobs", "mj": "mergejobs"}
+PLURALS = {"wh": "warehouses", "tbl": "tables", "si": "secondaryindexes", "lj": "loadjobs", "mj": "mergejobs"}
 ROWS_PER_LOAD = 3
 
 
@@ -235,3 +236,46 @@ class Maintains:
         answered = status.get("observedMaintain") == f"m{number}" and "maintainRun" not in status
         files = len(list(self.site.table().scan().plan_files()))
         return answered and status["health"]["dueFiles"] == 0 and status["files"] == files
+
+
+@dataclass
+class Servers:
+    """Each work is a Warehouse with a planning server, of which nothing is there twice and nothing is missing."""
+
+    site: Site
+
+    def prepare(self) -> None:
+        """Nothing more than the table."""
+
+    def ready(self) -> bool:
+        """Whether the plans may begin."""
+        return self.site.condition("tbl", "people", "Ready") == "True"
+
+    def begin(self, number: int) -> None:
+        """Apply Warehouse ``number``, which shares the claim and the catalog."""
+        spec = {
+            "catalog": {"type": "Sql"},
+            "storage": {"pvc": {"claimName": "lake"}},
+            "planning": {"tokensSecretRef": {"name": "readers"}},
+        }
+        self.site.apply(resource("Warehouse", f"server-{number}", spec))
+
+    def ended(self, number: int) -> bool:
+        """Whether the Warehouse is Ready, and its server's Deployment uses the one Secret that was made for it."""
+        name = f"server-{number}"
+        if self.site.condition("wh", name, "Ready") != "True" or not self._list("deployments", name):
+            return False
+        (deployment,) = self._list("deployments", name)
+        env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        references = [each["valueFrom"]["secretKeyRef"]["name"] for each in env if each["name"].endswith("_SEAL")]
+        made = [each["metadata"]["name"] for each in self._list("secrets", name)]
+        others = ("serviceaccounts", "configmaps", "services", "networkpolicies")
+        return references == made and all(len(self._list(kind, name)) == 1 for kind in others)
+
+    def _list(self, kind: str, warehouse: str) -> list[JsonObject]:
+        selector = f"app.kubernetes.io/component=planning,skipstone.dev/warehouse={warehouse}"
+        text = self.site.plane.kubectl(
+            "get", kind, "--namespace", self.site.namespace, "--selector", selector, "--output", "json"
+        )
+        found: list[JsonObject] = json.loads(text)["items"]
+        return found
