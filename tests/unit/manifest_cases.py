@@ -222,7 +222,7 @@ def planning_server(
         one_node=pod.pop("one_node", False),
         template=pod.pop("template", {}),
     )
-    base = ServerPod(place=place, replicas=2, resources=ServerResources(), tokens=None, longest_plan=60)
+    base = ServerPod(place=place, replicas=2, resources=ServerResources(), tokens=None, longest_request=90)
     return PlanningServer(
         owner=Owner(api_version="skipstone.dev/v1alpha1", kind="Warehouse", name="lake", uid=uid),
         settings=PlanningSettings(warehouse=reference, mode=PlanningMode.DEFAULT),

@@ -37,8 +37,8 @@ SETTINGS_FILE = "planning.json"
 SETTINGS_HASH_ANNOTATION = f"{DOMAIN}/settings-hash"
 #: Before SIGTERM: until load balancers have heard that the pod goes.
 DRAIN_SECONDS = 5
-#: After the plans in progress have ended: for closing.
-END_SECONDS = 10
+#: For refusing new requests before, and for closing after, those in progress have ended.
+END_SECONDS = 15
 #: How long a rollout may take without progress.
 PROGRESS_SECONDS = 300
 #: What of the Warehouse's podTemplate is laid under the server's pods. Sizes are its own.
@@ -48,13 +48,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ServerPod:
-    """What the pods of a server are made from. ``longest_plan``: in seconds, which the end of a pod waits for."""
+    """What the pods of a server are made from. ``longest_request``: in seconds, which the end of a pod waits for."""
 
     place: PodPlace
     replicas: int
     resources: ServerResources
     tokens: TokensRef | None
-    longest_plan: int
+    longest_request: int
 
 
 def build_deployment(
@@ -84,7 +84,7 @@ def _pod_template(
         **pod_spec(place, _container(pod, seal)),
         "restartPolicy": "Always",
         "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": DRAIN_SECONDS + pod.longest_plan + END_SECONDS,
+        "terminationGracePeriodSeconds": DRAIN_SECONDS + pod.longest_request + END_SECONDS,
         "volumes": [*shared_volumes(place), {"name": "conf", "configMap": {"name": name}}],
     }
     if not place.one_node:

@@ -125,7 +125,7 @@ def _plan(world: WarehouseWorld, spec: PlanningSpec) -> PlanningServer:
         replicas=replicas_of(spec, warehouse.spec.catalog),
         resources=spec.resources,
         tokens=spec.tokens_secret_ref,
-        longest_plan=settings.plan_timeout_seconds,
+        longest_request=settings.plan_timeout_seconds + settings.upstream_timeout_seconds,
     )
     return PlanningServer(
         owner=Owner(api_version=API_VERSION, kind=WAREHOUSE.name, name=warehouse.meta.name, uid=warehouse.meta.uid),
