@@ -30,13 +30,22 @@ class Urgency(IntEnum):
 
 
 #: The status of a condition that is bad news, by its type.
-_BAD = {"Ready": "False", "Healthy": "False", "Failed": "True", "Degraded": "True", "Synced": "False"}
+_BAD = {
+    **dict.fromkeys(("Ready", "Healthy", "Synced", "PlanningReady"), "False"),
+    **dict.fromkeys(("Failed", "Degraded"), "True"),
+}
 #: Reasons of bad news that end by themselves.
 _PASSING = frozenset(
     {
         *(Reason.CHECK_PENDING, Reason.RUN_INTENDED, Reason.NOT_BUILT, Reason.DELETING, Reason.SEGMENTS_MISSING),
         *(Reason.SMALL_FILES, Reason.MANY_DELETES, Reason.MANY_MANIFESTS, Reason.SNAPSHOTS_PENDING),
-        *(Reason.WINDOW_CLOSED, Reason.PREVIOUS_JOB_ACTIVE, Reason.WAREHOUSE_NOT_READY, Reason.TABLE_NOT_READY),
+        *(
+            Reason.REPLICAS_PENDING,
+            Reason.WINDOW_CLOSED,
+            Reason.PREVIOUS_JOB_ACTIVE,
+            Reason.WAREHOUSE_NOT_READY,
+            Reason.TABLE_NOT_READY,
+        ),
     }
 )
 #: Reasons of Progressing by which a run does not get on.

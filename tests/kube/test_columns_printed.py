@@ -21,7 +21,7 @@ def condition(kind: str, **more: str) -> dict[str, str]:
 
 
 COLUMNS: dict[str, tuple[str, str]] = {
-    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES REASON AGE"),
+    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES PLANNING REASON AGE"),
     "tbl": (
         "NAME READY ROWS FILES SEGMENTS INDEXES AGE",
         "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT HEALTHY SMALL DELETES SNAPSHOTS REASON STATUS AGE",
@@ -46,8 +46,11 @@ COLUMNS: dict[str, tuple[str, str]] = {
 STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "Warehouse": (
         WAREHOUSE,
-        {"catalog": "Sql", "storage": "pvc/lake", "tables": 2, "conditions": [condition("Ready")]},
-        "one Sql pvc/lake True 2 Because",
+        {
+            "catalog": "Sql", "storage": "pvc/lake", "tables": 2,
+            "conditions": [condition("Ready"), condition("PlanningReady")],
+        },
+        "one Sql pvc/lake True 2 True Because",
     ),
     "Table": (
         TABLE,

@@ -21,6 +21,7 @@ from skipstone_operator.resources.mergejob import (
     MergeRows,
 )
 from skipstone_operator.resources.mergeschedule import MergeScheduleStatus
+from skipstone_operator.resources.planning.status import PlanningStatus
 from skipstone_operator.resources.secondaryindex import Coverage, IndexSegments, SecondaryIndexStatus
 from skipstone_operator.resources.table import IndexTally, PropertiesSeen, Segments, TableStatus
 from skipstone_operator.resources.warehouse import WarehouseStatus
@@ -241,7 +242,15 @@ def sample() -> list[Obj]:
     """Every kind, with most of what a status can hold."""
     ready = condition("Ready", "True", Reason.CHECKED, days=9)
     warehouse = WarehouseStatus(
-        conditions=(ready,), catalog="Sql (PostgreSQL)", storage="pvc lake-data", tables=2, check_time=at(days=9)
+        conditions=(
+            ready,
+            condition("PlanningReady", "False", Reason.REPLICAS_FAILED, "0 of 2 replicas are ready", minutes=20),
+        ),
+        catalog="Sql (PostgreSQL)",
+        storage="pvc lake-data",
+        tables=2,
+        check_time=at(days=9),
+        planning=PlanningStatus(replicas=2, ready_replicas=0),
     )
     refused = TableStatus(
         conditions=(

@@ -100,6 +100,9 @@ class TestEscaping:
     (index("a", READY, condition("Degraded", "False", "Healthy")), State.READY, "Checked"),
     (warehouse("a", condition("Ready", "Unknown", "CheckPending")), State.WAITING, "CheckPending"),
     (warehouse("a", condition("Ready", "False", "CheckFailed")), State.FAILED, "CheckFailed"),
+    (warehouse("a", READY, condition("PlanningReady", "True", "Serving")), State.READY, "Checked"),
+    (warehouse("a", READY, condition("PlanningReady", "False", "ReplicasPending")), State.READY, "ReplicasPending"),
+    (warehouse("a", READY, condition("PlanningReady", "False", "InvalidSpec")), State.FAILED, "InvalidSpec"),
     (job("LoadJob", "a", COMPLETE), State.COMPLETE, "Committed"),
     (job("LoadJob", "a", condition("Complete", "False", "BadRecords"), FAILED), State.FAILED, "BadRecords"),
     (job("MergeJob", "a", progressing("Suspended")), State.WAITING, "Suspended"),
@@ -182,6 +185,14 @@ class TestTree:
             "    ├── si/by-day  Ready  SYNCED 3/5  missing 4,5 (lag 2 segments)",
             "    └── mj/m  Waiting  Retrying: waits; last error: OutOfMemory: raise it",
         ]
+
+    def test_a_planning_server_stands_beside_its_warehouse(self) -> None:
+        served = warehouse("lake", READY, condition("PlanningReady", "True", "ReplicasPending"))
+        served["status"]["planning"] = {"url": "http://lake-planning.ns.svc:8181", "replicas": 2, "readyReplicas": 1}
+        assert drawn(tree_of(served)) == ["wh/lake  Ready  pvc/lake  planning 1/2 at http://lake-planning.ns.svc:8181"]
+        refused = warehouse("lake", READY, condition("PlanningReady", "False", "ServerRefused"))
+        refused["status"]["planning"] = {"retryTime": TIME}
+        assert waits(refused) == (f"the refused object of the planning server is tried again at {TIME} or later",)
 
     def test_twice_the_objects_take_twice_the_calls(self) -> None:
         def calls(size: int) -> int:

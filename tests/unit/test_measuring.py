@@ -74,6 +74,19 @@ def test_whether_a_resource_is_ready_or_stalled(bench: Bench, kind: str, obj: Ob
     assert (bench.value("resource_ready", **place), bench.value("resource_stalled", **place)) == (0, 1)
 
 
+def test_replicas_of_a_planning_server(bench: Bench) -> None:
+    def seen() -> list[float | None]:
+        families = ("planning_server_replicas", "planning_server_ready_replicas")
+        return [bench.value(family, warehouse="one") for family in families]
+
+    bench.see(objects.warehouse("one"))
+    assert seen() == [None, None]
+    bench.see(objects.warehouse("one"), {"planning": {"url": "http://one", "replicas": 2}})
+    assert seen() == [2, 0]
+    bench.see(objects.warehouse("one"), {"planning": {"replicas": 2, "readyReplicas": 1}})
+    assert seen() == [2, 1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_left_of_an_object_that_is_gone(bench: Bench, kind: str) -> None:
     bench.see(MADE[kind], STATUS[kind])
@@ -96,7 +109,7 @@ MADE = {
 }
 DONE = {"step": "Compaction", "run": "r", "done": True, "time": EARLIER}
 STATUS: dict[str, Obj] = {
-    "Warehouse": {"failedAttempts": 2, "failedObserves": 1},
+    "Warehouse": {"failedAttempts": 2, "failedObserves": 1, "planning": {"replicas": 2}},
     "Table": {
         "rows": 70,
         "files": 7,

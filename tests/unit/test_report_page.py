@@ -71,6 +71,7 @@ class TestNumbers:
         expected |= {index + "entries", index + "bytes", table + "rows", table + "files", table + "bytes"}
         expected |= {table + f"health.{name}" for name in ("smallFiles", "dueFiles", "snapshots", "metadataBytes")}
         expected |= {table + "lastMaintenance.0.counts.filesRewritten"}
+        expected |= {f"Warehouse/lake/main#status.planning.{name}" for name in ("replicas", "readyReplicas")}
         assert expected <= told
 
     def test_a_number_of_more_digits_than_a_float_has_is_exact(self) -> None:

@@ -62,6 +62,8 @@ def _details(branch: Branch) -> Iterator[str]:
     details = branch.details
     if branch.kind is WAREHOUSE:
         yield from _texts(details.get("catalog"), details.get("storage"))
+        if details.get("planning"):
+            yield f"planning {details['planning']} at {details.get('planningUrl', '?')}"
     elif branch.kind is TABLE:
         yield from _table(branch)
     elif branch.kind is INDEX:

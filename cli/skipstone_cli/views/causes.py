@@ -191,6 +191,7 @@ def _own_times(kind: ResourceKind, obj: JsonObject) -> Iterator[str]:
         (("status", "retryTime"), "the next attempt starts"),
         (("status", "maintainRetryTime"), "the next maintain run starts"),
         (("status", "confirm", "nextTime"), "the next confirm run starts"),
+        (("status", "planning", "retryTime"), "the refused object of the planning server is tried again"),
     ):
         if time := text_of(obj, *path):
             yield f"{what} at {time} or later"

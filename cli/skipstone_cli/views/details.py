@@ -33,7 +33,16 @@ def _warehouse(obj: JsonObject) -> dict[str, Detail]:
         "catalog": text_of(obj, "status", "catalog"),
         "storage": text_of(obj, "status", "storage"),
         "tables": number_of(obj, "status", "tables"),
+        "planning": _replicas(obj),
+        "planningUrl": text_of(obj, "status", "planning", "url"),
     }
+
+
+def _replicas(obj: JsonObject) -> str:
+    """Ready replicas of the planning server, of all that are wanted."""
+    wanted = number_of(obj, "status", "planning", "replicas")
+    ready = number_of(obj, "status", "planning", "readyReplicas") or 0
+    return "" if wanted is None else f"{ready}/{wanted}"
 
 
 def _table(obj: JsonObject) -> dict[str, Detail]:

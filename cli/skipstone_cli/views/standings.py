@@ -119,7 +119,8 @@ def _judge_lasting(obj: JsonObject, found: dict[str, Seen]) -> Assessment:
         return Assessment(State.FAILED, ready.reason, ready.message)
     if (degraded := found.get("Degraded")) is not None and degraded.status == "True":
         return Assessment(State.FAILED, degraded.reason, degraded.message)
-    behind = [one for name in ("Healthy", "Synced") if (one := found.get(name)) is not None and one.status == "False"]
+    lasting = ("Healthy", "Synced", "PlanningReady")
+    behind = [one for name in lasting if (one := found.get(name)) is not None and one.status == "False"]
     for one in behind:
         if one.reason in BROKEN:
             return Assessment(State.FAILED, one.reason, one.message)

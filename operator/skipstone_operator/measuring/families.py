@@ -9,6 +9,7 @@ OBJECT = ("kind", "namespace", "name")
 INDEX = ("namespace", "index")
 TABLE = ("namespace", "table")
 SCHEDULE = ("namespace", "schedule")
+WAREHOUSE = ("namespace", "warehouse")
 JOBS = ("kind", "namespace", "table")
 
 
@@ -65,6 +66,8 @@ FAMILIES: Mapping[str, Family] = {
     "schedule_last_success_timestamp_seconds": Family(
         "When a MergeJob of the schedule last became Complete, in seconds since 1970.", SCHEDULE
     ),
+    "planning_server_replicas": Family("Replicas that the Warehouse wants of its planning server.", WAREHOUSE),
+    "planning_server_ready_replicas": Family("Replicas of the planning server that are ready.", WAREHOUSE),
     "jobs": Family("Jobs by state: Waiting, Running, Complete, Failed.", (*JOBS, "state")),
     "job_last_success_timestamp_seconds": Family(
         "When a job of the table last became Complete, in seconds since 1970, of the jobs that are there.", JOBS

@@ -116,6 +116,12 @@ def _read_table(obj: JsonMap, _now: datetime) -> Iterator[Measurement]:
             yield Measurement("table_maintained_timestamp_seconds", (*place, str(result["step"])), moment)
 
 
+def _read_warehouse(obj: JsonMap, _now: datetime) -> Iterator[Measurement]:
+    if planning := _part(_part(obj, "status"), "planning"):
+        for field, family in {"replicas": "replicas", "readyReplicas": "ready_replicas"}.items():
+            yield Measurement(f"planning_server_{family}", _place(obj), _number(planning, field) or 0.0)
+
+
 def _read_schedule(obj: JsonMap, now: datetime) -> Iterator[Measurement]:
     place, status = _place(obj), _part(obj, "status")
     yield Measurement("schedule_active_jobs", place, _number(status, "active") or 0.0)
@@ -182,7 +188,12 @@ def _job(obj: JsonMap) -> JobMeasurement:
     )
 
 
-_SPECIAL = {"SecondaryIndex": _read_index, "Table": _read_table, "MergeSchedule": _read_schedule}
+_SPECIAL = {
+    "Warehouse": _read_warehouse,
+    "SecondaryIndex": _read_index,
+    "Table": _read_table,
+    "MergeSchedule": _read_schedule,
+}
 
 
 def _place(obj: JsonMap) -> tuple[str, str]:

@@ -136,7 +136,17 @@ def show_warehouses(scope: Scope) -> Markup:
         for one in every[:MAX_OTHERS]
     ]
     head = ("Warehouse", "Ready", "Catalog", "Storage", "Tables", "Checked")
-    return _few(Grid(caption="Warehouses", head=head, rows=rows), len(every))
+    found = _few(Grid(caption="Warehouses", head=head, rows=rows), len(every))
+    servers = [_server(one) for one in every[:MAX_OTHERS] if one.look("status.planning") is not None]
+    if not servers:
+        return found
+    served = Grid(caption="Planning servers", head=("Warehouse", "Ready", "Ready replicas"), rows=servers)
+    return join((found, table(served)))
+
+
+def _server(one: Entity) -> Sequence[Content]:
+    ready, wanted = (number(one.figure(f"status.planning.{name}")) for name in ("readyReplicas", "replicas"))
+    return (_where(one), judged(one, "PlanningReady"), join((ready, " / ", wanted)))
 
 
 def show_schedules(scope: Scope) -> Markup:

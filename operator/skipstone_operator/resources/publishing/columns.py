@@ -56,6 +56,9 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _string("Storage", ".status.storage", "The storage."),
         READY,
         _count("Tables", ".status.tables", "Tables that name this Warehouse."),
+        _condition(
+            "Planning", "PlanningReady", "status", "Whether a replica of the planning server serves.", wide=True
+        ),
         WHY,
         AGE,
     ),
