@@ -20,6 +20,7 @@ from skipstone_core.language.filters import Always, Filter
 from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
 from skipstone.compat.pyiceberg import field_ids
+from skipstone.query.partitioning import partition_mask
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
 from skipstone.query.residuals import Client, Json, ResidualRules, residual_of
@@ -78,7 +79,7 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
     files = known_file_set(table, chosen.snapshot_id)
-    may_hold = np.ones(len(files), np.bool_)
+    may_hold = partition_mask(tree, files, table).mask
     names = {field.field_id: field.name for field in files.schema.fields}
     plan = plan_read(table, predicate_of(tree, names), chosen, among=may_hold)
     return PlannedScan(

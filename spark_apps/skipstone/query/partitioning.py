@@ -1,0 +1,182 @@
+"""Which files may hold rows that pass an engine's filter, judged by their partition values and by nothing else.
+
+Called by who plans scans for clients that answer from the list of files alone, such as counts of a partition: what
+Iceberg's inclusive projection of a filter rules out is ruled out. Each distinct partition is judged once. Must not
+read bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import UnknownTransform, VoidTransform
+from pyiceberg.types import PrimitiveType
+from skipstone_core.errors import BadSpec
+from skipstone_core.keys import KeyType
+from skipstone_core.language.filters import (
+    IDENTITY,
+    AllOf,
+    Always,
+    AnyOf,
+    ColumnTest,
+    Filter,
+    Never,
+    Term,
+    Unjudged,
+    columns_of,
+    leaves,
+)
+from skipstone_core.reasons import Reason
+
+from skipstone.compat.pyiceberg import field_ids
+from skipstone.query.partitions.projecting import FieldProjection
+from skipstone.query.partitions.values import Mask, ValueColumn
+from skipstone.tables.filesets import FileSet
+
+
+@dataclass(frozen=True)
+class PartitionVerdict:
+    """``mask``: one boolean per file, whether its partition may hold a row that passes."""
+
+    mask: Mask
+
+
+def partition_mask(tree: Filter, files: FileSet, table: Table) -> PartitionVerdict:
+    """Judge all of ``files`` by their partitions, each by its own spec.
+
+    Raises BadSpec when ``tree`` has a part that nobody can judge, of a column that partitions depend on.
+    """
+    specs = table.specs()
+    judges = {spec_id: _Judge(table, specs[spec_id]) for spec_id in files.spec_ids}
+    _refuse_unjudged(tree, judges.values())
+    tree = _without_nulls(tree, _required(files.schema) & _required(table.schema()))
+    values = _values_of(files)
+    keep = np.ones(values.count, np.bool_)
+    for spec_id, numbers in values.by_spec.items():
+        if isinstance(tree, Never) or judges[spec_id].sources & columns_of(tree):
+            keep[numbers] = judges[spec_id].evaluate(tree, values.of(spec_id))
+    return PartitionVerdict(keep[values.of_files])
+
+
+def _required(schema: Schema) -> frozenset[int]:
+    return frozenset(column.field_id for column in schema.fields if column.required)
+
+
+def _without_nulls(tree: Filter, required: frozenset[int]) -> Filter:
+    """``tree`` where ``required`` columns are not null: what Iceberg knows of them, and clients rely on."""
+    match tree:
+        case AllOf():
+            parts = [_without_nulls(part, required) for part in tree.parts]
+            return Never() if any(isinstance(part, Never) for part in parts) else AllOf(tuple(parts))
+        case AnyOf():
+            parts = [_without_nulls(part, required) for part in tree.parts]
+            return Never() if all(isinstance(part, Never) for part in parts) else AnyOf(tuple(parts))
+        case ColumnTest(Term(field_id, transform), "is-null") if transform == IDENTITY and field_id in required:
+            return Never()
+    return tree
+
+
+def _refuse_unjudged(tree: Filter, judges: Iterable[_Judge]) -> None:
+    sources = frozenset().union(*(judge.sources for judge in judges))
+    for leaf in leaves(tree):
+        if isinstance(leaf, Unjudged) and leaf.field_ids & sources:
+            why = (
+                f"{leaf.what} cannot be judged, and the table is partitioned by it: leave this part out of the filter, "
+                "or plan the scan in the client"
+            )
+            raise BadSpec(Reason.INVALID_SPEC, why, field="filter")
+
+
+class _Judge:
+    """Judges partitions of one spec."""
+
+    def __init__(self, table: Table, spec: PartitionSpec) -> None:
+        schemas = [table.schema(), *table.schemas().values()]
+        self._fields = [
+            (place, part.source_id, FieldProjection(part.transform, source))
+            for place, part in enumerate(spec.fields)
+            if not isinstance(part.transform, VoidTransform | UnknownTransform)
+            and (source := _source(part, schemas)) is not None
+        ]
+        self.sources = frozenset(source_id for _, source_id, _ in self._fields)
+
+    def evaluate(self, tree: Filter, columns: _Columns) -> Mask:
+        """Which partitions may hold a row that passes."""
+        match tree:
+            case AllOf():
+                return reduce(np.logical_and, (self.evaluate(part, columns) for part in tree.parts))
+            case AnyOf():
+                return reduce(np.logical_or, (self.evaluate(part, columns) for part in tree.parts))
+            case ColumnTest():
+                return self._test(tree, columns)
+            case Never():
+                return np.zeros(columns.count, np.bool_)
+            case Always() | Unjudged():
+                return np.ones(columns.count, np.bool_)
+
+    def _test(self, test: ColumnTest, columns: _Columns) -> Mask:
+        mask = np.ones(columns.count, np.bool_)
+        for place, source_id, projection in self._fields:
+            if source_id == test.term.field_id and (found := projection.project(test)) and projection.kind:
+                column = columns.column(place, projection.kind)
+                mask &= column.passes(found) | projection.uncertain(column)
+        return mask
+
+
+def _source(part: PartitionField, schemas: Sequence[Schema]) -> PrimitiveType | None:
+    """The newest type of the column that a partition field is of."""
+    for schema in schemas:
+        if part.source_id in field_ids(schema):
+            found = schema.find_type(part.source_id)
+            return found if isinstance(found, PrimitiveType) else None
+    return None
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Values of the partitions of one spec, by the place of the field."""
+
+    count: int
+    values: tuple[tuple[object, ...], ...]
+    _known: dict[tuple[int, KeyType], ValueColumn] = field(default_factory=dict)
+
+    def column(self, place: int, kind: KeyType) -> ValueColumn:
+        found = self._known.get((place, kind))
+        if found is None:
+            found = self._known[place, kind] = ValueColumn(self.values[place], kind)
+        return found
+
+
+class _PartitionValues:
+    """The distinct partitions of a file set, column by column; kept as long as the file set is."""
+
+    def __init__(self, files: FileSet) -> None:
+        partitions, self.of_files = files.partitions()
+        self.count = len(partitions)
+        spec_ids = np.fromiter((each.spec_id for each in partitions), np.int64, self.count)
+        self.by_spec = {spec_id: np.flatnonzero(spec_ids == spec_id) for spec_id in np.unique(spec_ids).tolist()}
+        self._columns = {
+            spec_id: _Columns(len(numbers), tuple(zip(*(partitions[number].values for number in numbers), strict=True)))
+            for spec_id, numbers in self.by_spec.items()
+        }
+
+    def of(self, spec_id: int) -> _Columns:
+        """The partitions of one spec."""
+        return self._columns[spec_id]
+
+
+_known: WeakKeyDictionary[FileSet, _PartitionValues] = WeakKeyDictionary()
+
+
+def _values_of(files: FileSet) -> _PartitionValues:
+    found = _known.get(files)
+    if found is None:
+        found = _known[files] = _PartitionValues(files)
+    return found

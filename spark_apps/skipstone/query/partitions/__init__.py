@@ -1,0 +1,1 @@
+"""What tests on columns say of partition values."""

@@ -1,0 +1,68 @@
+"""Files are judged by their partitions: no row that passes is lost, and what Iceberg rules out is ruled out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, rewrite_not
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import TimeTransform
+from pyiceberg.typedef import Record
+from skipstone.query.partitioning import partition_mask
+from skipstone_core.language.filters import Unjudged, leaves
+
+from tests.examples import cases
+from tests.unit.filter_cases import CLEAR, KINDS
+from tests.unit.partition_cases import PartitionedTable, partition_of, partitioned, schema_of, specs
+from tests.unit.test_filters_random import _Case, _cases, _kept_by_pyiceberg, _read
+
+
+@st.composite
+def _partitioned(draw: st.DrawFn, case: _Case) -> PartitionedTable:
+    """The rows of a case, each in a file of its own, by one of two specs."""
+    known = [draw(specs(case.columns, number)) for number in range(2)]
+    chosen = [draw(st.sampled_from(known)) for _ in case.data]
+    partitions = [
+        (spec.spec_id, partition_of(spec, case.columns, row)) for spec, row in zip(chosen, case.data, strict=True)
+    ]
+    return partitioned(case.columns, known, partitions)
+
+
+def kept_by_pyiceberg(case: _Case, spec: PartitionSpec, partition: tuple[Any, ...]) -> bool:
+    schema = schema_of(case.columns)
+    projected = inclusive_projection(schema, spec, case_sensitive=True)(rewrite_not(case.expression))
+    partition_schema = Schema(*spec.partition_type(schema).fields)
+    return bool(expression_evaluator(partition_schema, projected, case_sensitive=True)(Record(*partition)))
+
+
+@settings(max_examples=cases(80, 6000))
+@given(st.data())
+def test_no_row_that_passes_is_lost(data: st.DataObject) -> None:
+    case = data.draw(_cases(KINDS, odd=False))
+    found, tree = data.draw(_partitioned(case)), _read(case)
+    theirs = _kept_by_pyiceberg(case)
+    if theirs is None or any(isinstance(leaf, Unjudged) for leaf in leaves(tree)):
+        return
+    mask = partition_mask(tree, found.files, found.table).mask
+    event(f"kept all {mask.all()}")
+    for row, must_keep, is_kept in zip(case.data, theirs, mask.tolist(), strict=True):
+        assert is_kept or not must_keep, row
+
+
+@settings(max_examples=cases(80, 6000))
+@given(st.data())
+def test_what_pyiceberg_rules_out_is_ruled_out(data: st.DataObject) -> None:
+    case = data.draw(_cases(CLEAR, odd=False))
+    found, tree = data.draw(_partitioned(case)), _read(case)
+    mask = partition_mask(tree, found.files, found.table).mask
+    for ordinal, is_kept in enumerate(mask.tolist()):
+        spec = found.table.specs()[found.files.facts(ordinal).spec_id]
+        partition = found.files.partition(ordinal)
+        is_early = any(
+            isinstance(field.transform, TimeTransform) and isinstance(value, int) and value <= 0
+            for field, value in zip(spec.fields, partition, strict=True)
+        )
+        assert not is_kept or is_early or kept_by_pyiceberg(case, spec, partition), (spec, partition)
