@@ -28,6 +28,7 @@ LAKES = (
     "e2e-life",
     "e2e-faults",
     "e2e-rest",
+    "e2e-planning",
     "e2e-bucket",
 )
 HERE = Path(__file__).parent
