@@ -66,6 +66,18 @@ def test_files_that_an_index_lacks_are_kept(lake: Lake) -> None:
     assert 6 <= len(scan.ordinals) <= 8
 
 
+def test_files_of_other_partitions_are_left_out_with_no_bounds_at_all(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    table = lake.create(SCHEMA, properties={"write.metadata.metrics.default": "none"})
+    with table.update_spec() as update:
+        update.add_identity("g")
+    for group in (1, 2, None):
+        table.append(pa.table({"k": [1, 2], "g": [group] * 2, "x": [0.0, 1.0]}, schema=SCHEMA))
+    conditions = ({"type": "eq", "term": "g", "value": 2}, {"type": "not-eq", "term": "g", "value": 2})
+    asked = [_scan(lake.table(), condition) for condition in (*conditions, {"type": "is-null", "term": "g"})]
+    assert [(len(scan.ordinals), scan.left_out["partitions"]) for scan in asked] == [(1, 2), (2, 1), (1, 2)]
+
+
 def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:
     scan = _scan(lake.table())
     assert len(scan.ordinals) == FILES
