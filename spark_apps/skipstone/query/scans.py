@@ -21,7 +21,6 @@ from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.query.partitioning import partition_mask
-from skipstone.query.partitioning import partition_mask
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
 from skipstone.query.residuals import Client, Json, ResidualRules, residual_of
