@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import urllib.error
 import urllib.parse
@@ -47,6 +48,10 @@ def scrape_config(monitor: Json, services: Sequence[Json], deployment: Json, por
     service = _select_service(monitor, services)
     (served,) = (each for each in service["spec"]["ports"] if each["name"] == endpoint["port"])
     container = _select_container(service, served["targetPort"], deployment)
+    relabeled = {
+        each["targetLabel"]: each["replacement"] if "replacement" in each else _source(each, service)
+        for each in endpoint.get("relabelings", ())
+    }
     labels = {
         "namespace": service["metadata"]["namespace"],
         "service": service["metadata"]["name"],
@@ -54,6 +59,7 @@ def scrape_config(monitor: Json, services: Sequence[Json], deployment: Json, por
         "container": container,
         "endpoint": endpoint["port"],
         "job": service["metadata"]["name"],
+        **relabeled,
     }
     return {
         "job_name": f"serviceMonitor/{monitor['metadata']['namespace']}/{monitor['metadata']['name']}/0",
@@ -63,6 +69,13 @@ def scrape_config(monitor: Json, services: Sequence[Json], deployment: Json, por
         "scheme": endpoint.get("scheme", "http"),
         "static_configs": [{"targets": [f"{LOOPBACK}:{port}"], "labels": labels}],
     }
+
+
+def _source(relabeling: Json, service: Json) -> str:
+    """The value of a label of the Service, by the name that Prometheus gives it."""
+    (source,) = relabeling["sourceLabels"]
+    labels = {re.sub(r"\W", "_", name): value for name, value in service["metadata"]["labels"].items()}
+    return str(labels[source.removeprefix("__meta_kubernetes_service_label_")])
 
 
 def _select_service(monitor: Json, services: Sequence[Json]) -> Json:

@@ -32,6 +32,7 @@ WORK = {"filesRewritten": 2, "bytesRewritten": 4096, "filesDeleted": 2, "bytesDe
 #: Healthy and unhealthy resources by kind and name: what kstatus says of each in the end, and what Argo CD says.
 EXPECTED = {
     ("Warehouse", "main"): ("Current", "Healthy"),
+    ("Warehouse", "served"): ("Current", "Healthy"),
     ("Warehouse", "lost"): ("InProgress", "Progressing"),
     ("Warehouse", "refused"): ("Failed", "Degraded"),
     ("Table", "flights"): ("Current", "Healthy"),
@@ -82,6 +83,7 @@ def other_objects() -> list[Obj]:
     executors = {"executor": {"instances": 1}}
     of_archive = {"tableRef": {"name": "archive"}}
     return [
+        objects.warehouse("served", catalog={"type": "Rest", "uri": "https://catalog"}, planning={}),
         objects.warehouse("lost", storage={"pvc": {"claimName": "absent"}}),
         objects.warehouse("refused", storage={"pvc": {"claimName": "of-one-pod"}}, spark=executors),
         objects.table("twin"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from kubernetes import client
@@ -13,6 +12,7 @@ from skipstone_operator.manifests.planning import PLANNING_KINDS, build_seal, bu
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
+from tests.kube.planning_pods import PODS, ServerPods
 from tests.kube.reconcile_lab import Obj, Scenario, Site, run_scenario
 from tests.kube.test_admission import installed
 from tests.unit.manifest_cases import planning_server
@@ -21,7 +21,6 @@ from tests.unit.objects import claim, warehouse
 __all__ = ["installed"]
 
 NAME = "main-planning"
-PODS = "app.kubernetes.io/component=planning"
 REST = {"catalog": {"type": "Rest", "uri": "https://catalog.example.org"}}
 POD_TEMPLATE = {
     "metadata": {"labels": {"team": "sales"}},
@@ -38,23 +37,6 @@ def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.Monkey
     return lambda scenario: run_scenario(control_plane, namespace, scenario)
 
 
-class Pods:
-    """What a kubelet would do for the server's pods."""
-
-    def __init__(self, api_client: client.ApiClient, namespace: str) -> None:
-        self.core, self.namespace = client.CoreV1Api(api_client), namespace
-
-    def get_ready(self) -> list[Any]:
-        """All pods that there are are ready now."""
-        found: list[Any] = self.core.list_namespaced_pod(self.namespace, label_selector=PODS).items
-        now = "2026-01-01T00:00:00Z"
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-        for pod in found:
-            body = {"status": {"phase": "Running", "conditions": [ready]}}
-            self.core.patch_namespaced_pod_status(pod.metadata.name, self.namespace, body)
-        return found
-
-
 def data_claim() -> Obj:
     found = claim()
     found["spec"] |= {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}
@@ -64,7 +46,7 @@ def data_claim() -> Obj:
 def test_replicas_get_ready_are_rolled_and_go(
     play: Callable[[Scenario], None], api_client: client.ApiClient, namespace: str
 ) -> None:
-    pods = Pods(api_client, namespace)
+    pods = ServerPods(api_client, namespace)
 
     async def serving(site: Site, replicas: int, mode: str) -> bool:
         pods.get_ready()
@@ -114,7 +96,7 @@ def test_replicas_get_ready_are_rolled_and_go(
 def test_pods_have_what_they_need_and_no_more(
     play: Callable[[Scenario], None], api_client: client.ApiClient, namespace: str
 ) -> None:
-    pods = Pods(api_client, namespace)
+    pods = ServerPods(api_client, namespace)
     tokens = {"tokensSecretRef": {"name": "readers", "key": "tokens"}}
 
     async def scenario(site: Site) -> None:

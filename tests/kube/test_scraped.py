@@ -6,25 +6,34 @@ Beside that, kstatus and Argo CD judge the same objects as the API server has th
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import yaml
 from kubernetes import client
+from kubernetes import config as client_config
+from prometheus_client import start_http_server
+from skipstone.caches import ByteCache
+from skipstone.serving.measures import OUTCOMES, PARTS, UPSTREAM_ERRORS, USES, PlanningMeasures
+from skipstone_operator.manifests.planning import build_server
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.errors import ClusterError
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
 from tests.kube.busy_lake import EXPECTED, Drivers, first_objects, other_objects, run_kubelet
+from tests.kube.planning_pods import ServerPods
 from tests.kube.test_runtime_operator import CHART, Operator, prepare_namespace, render_chart
 from tests.prometheus import PanelQuery, Prometheus, read_queries, resolve, run_prometheus, scrape_config
 from tests.statetools import argocd_health, kstatus_library
 from tests.unit import objects
+from tests.unit.manifest_cases import planning_server
 from tests.unit.test_argocd_health import OVERRIDES
 
 Json = dict[str, Any]
@@ -90,16 +99,19 @@ def scraped(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
     environment = prepare_namespace(control_plane, NAMESPACE, rendered)
     operator = Operator(environment | {"POD_NAME": "skipstone-0"}, folder / "operator.log")
     manifests = [found for found in yaml.safe_load_all(rendered) if found]
-    config = scrape_config(
-        only(manifests, "ServiceMonitor"),
-        of_kind(manifests, "Service"),
-        only(manifests, "Deployment"),
-        operator.metrics,
-    )
+    monitor, of_servers = of_kind(manifests, "ServiceMonitor")
+    config = scrape_config(monitor, of_kind(manifests, "Service"), only(manifests, "Deployment"), operator.metrics)
     rules = only(manifests, "PrometheusRule")["spec"]
     operator.start()
     try:
-        with run_prometheus(folder / "prometheus", {"scrape_configs": [config]}, rules) as prometheus:
+        with (
+            run_planning_server() as port,
+            run_prometheus(
+                folder / "prometheus",
+                {"scrape_configs": [config, scrape_config(of_servers, *server_manifests(), port)]},
+                rules,
+            ) as prometheus,
+        ):
             began = time.time()
             operator.wait_healthy()
             wait_until(lambda: bool(prometheus.ask("skipstone_leader == 1")), seconds=SECONDS, failure="no scrape")
@@ -110,10 +122,61 @@ def scraped(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
                     *("tables/flights", "tables/archive"),
                 )
                 apply(control_plane, other_objects())
+                with client_config.new_client_from_config(str(control_plane.kubeconfig_admin)) as opened:
+                    pods = ServerPods(opened, NAMESPACE)
+                    wait_until(lambda: len(pods.get_ready()) == 2, seconds=SECONDS, failure="no planning server")
                 every = [rule for group in rules["groups"] for rule in group["rules"]]
                 yield Scraped(prometheus, every, config["job_name"], began)
     finally:
         operator.kill()
+
+
+def server_manifests() -> tuple[list[Json], Json]:
+    """The Service and the Deployment of a planning server, as the operator makes them."""
+    made = list(build_server(planning_server(NAMESPACE)))
+    return of_kind(made, "Service"), only(made, "Deployment")
+
+
+@contextmanager
+def run_planning_server() -> Iterator[int]:
+    """The port of what a planning server with something to do tells; it counts on until the block ends."""
+    measures, stopping = PlanningMeasures(), threading.Event()
+    ByteCache[str, str]("of this test", 1, len)
+
+    def work() -> None:
+        while not stopping.wait(1.0):
+            count_on(measures)
+
+    served, serving = start_http_server(0, "127.0.0.1", measures.registry)
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        try:
+            yield served.server_port
+        finally:
+            stopping.set()
+            served.shutdown()
+            serving.join()
+            served.server_close()
+            working.result()
+
+
+def count_on(measures: PlanningMeasures) -> None:
+    """One of each."""
+    measures.ready.set(1)
+    measures.files_planned(240, 1)
+    for outcome in OUTCOMES:
+        # No alert is due: most plans end well.
+        for _ in range(1000 if outcome == "completed" else 1):
+            measures.plan_ended(outcome)
+        measures.page_ended(outcome)
+    for use in USES:
+        if use != "broken":
+            measures.index_used(use)
+    for kind in UPSTREAM_ERRORS:
+        measures.upstream_failed(kind)
+    for part in PARTS:
+        with measures.part(part), measures.upstream():
+            pass
 
 
 def of_kind(manifests: list[Json], kind: str) -> list[Json]:
@@ -157,10 +220,17 @@ def test_prometheus_finds_the_operator_by_the_service_monitor_and_keeps_namespac
         return bool(found)
 
     wait_until(is_scraped, seconds=SECONDS, failure="the operator is not scraped")
-    (target,), (series,) = targets(scraped), found
-    assert (target["scrapePool"], target["labels"]["pod"]) == (scraped.job, "skipstone-0")
+    (target,) = (each for each in targets(scraped) if each["scrapePool"] == scraped.job)
+    (series,) = found
+    assert target["labels"]["pod"] == "skipstone-0"
     assert series["metric"]["namespace"] == NAMESPACE
     assert "exported_namespace" not in series["metric"]
+
+
+def test_prometheus_finds_planning_servers_and_knows_of_which_warehouse_each_is(scraped: Scraped) -> None:
+    (target,) = (each for each in targets(scraped) if each["scrapePool"] != scraped.job)
+    told = ("namespace", "warehouse", "job")
+    assert [target["labels"][name] for name in told] == [NAMESPACE, "lake", "skipstone-metrics"]
 
 
 def targets(scraped: Scraped) -> list[Json]:

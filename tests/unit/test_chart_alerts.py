@@ -1,4 +1,4 @@
-"""Alerts and dashboards of the chart: they ask for what the operator tells, and each alert has its runbook."""
+"""Alerts and dashboards of the chart: they ask for what is told, and each alert has its runbook."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import Metric
+from skipstone.caches import ByteCache
+from skipstone.serving.measures import PlanningMeasures
+from skipstone_core.contract.planning import METRICS_PATH
 from skipstone_core.contract.requests import RunKind
 from skipstone_operator.__main__ import MAX_RESYNC_AGE
+from skipstone_operator.labels import WAREHOUSE_LABEL
+from skipstone_operator.manifests.planning import build_server
 from skipstone_operator.measuring.families import FAMILIES, WORK
 from skipstone_operator.metrics import Metrics
 from skipstone_operator.routing import KEY_KINDS
 from skipstone_operator.runtime.resync import ResyncTiming
 
 from tests.cluster.toolchain import build_tools
+from tests.unit.manifest_cases import planning_server
 from tests.unit.test_chart_rendered import CHART, NAMESPACED, REPOSITORY, objects, render, run_helm
 
 RULES = (*NAMESPACED, "--set", "metrics.prometheusRule.enabled=true")
@@ -30,22 +37,26 @@ Rule = dict[str, Any]
 
 
 def exposed() -> Mapping[str, set[str]]:
-    """The series that the operator serves by name, with the labels of each."""
+    """The series that the operator and planning servers serve by name, with the labels of each."""
     found: dict[str, set[str]] = {}
     metrics = Metrics(KEY_KINDS)
     metrics.run_stages(RunKind.MERGE, {"prune": 1.0})
-    families = {family.name: family.type for family in metrics.registry.collect()}
-    for name, kind in families.items():
-        found |= {f"{name}{suffix}": labels_of(metrics, name) for suffix in SUFFIXES[kind]}
+    for family in metrics.registry.collect():
+        found |= {f"{family.name}{suffix}": labels_of(family) for suffix in SUFFIXES[family.type]}
+    # A cache tells of itself once it is there.
+    ByteCache[str, str]("of this test", 1, len)
+    for family in PlanningMeasures().registry.collect():
+        # The ServiceMonitor of planning servers tells of which Warehouse each is.
+        labels = {label for sample in family.samples for label in sample.labels} | {"warehouse"}
+        found |= {f"{family.name}{suffix}": labels for suffix in SUFFIXES[family.type]}
     return found
 
 
-def labels_of(metrics: Metrics, name: str) -> set[str]:
-    """The labels of a family: from its series, or as its collector declares them."""
-    declared = {**FAMILIES, **WORK}.get(name.removeprefix("skipstone_"))
+def labels_of(family: Metric) -> set[str]:
+    """The labels of a family of the operator: from its series, or as its collector declares them."""
+    declared = {**FAMILIES, **WORK}.get(family.name.removeprefix("skipstone_"))
     if declared is not None:
         return set(declared.labels)
-    family = next(each for each in metrics.registry.collect() if each.name == name)
     return {label for sample in family.samples for label in sample.labels}
 
 
@@ -184,7 +195,7 @@ def test_thresholds_runbooks_and_selector_are_values(helm: Path) -> None:
 
 
 def test_every_metric_of_the_dashboards_is_exposed(boards: dict[str, Any]) -> None:
-    assert len(boards) == 2
+    assert len(boards) == 3
     for board in boards.values():
         panels = board["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
@@ -206,8 +217,25 @@ def test_nothing_of_it_is_made_unless_asked_for(helm: Path) -> None:
 
 
 def test_series_keep_the_namespace_of_their_resource(helm: Path) -> None:
-    (monitor,) = objects(render(helm, *NAMESPACED, "--set", "serviceMonitor.enabled=true"), "ServiceMonitor")
+    monitor, planning = objects(render(helm, *NAMESPACED, "--set", "serviceMonitor.enabled=true"), "ServiceMonitor")
     assert [endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"]] == [True]
+    # Series of planning servers are named by the namespace of their pods, which is that of the Warehouse.
+    assert "honorLabels" not in planning["spec"]["endpoints"][0]
+
+
+def test_the_service_of_a_planning_server_is_selected_with_its_port_and_its_warehouse(helm: Path) -> None:
+    values = ("--set", "serviceMonitor.enabled=true", "--set", "watchNamespaces={lake,ponds}")
+    _, monitor = objects(render(helm, *NAMESPACED, *values), "ServiceMonitor")
+    (service,) = (made for made in build_server(planning_server()) if made["kind"] == "Service")
+    labels, spec = service["metadata"]["labels"], monitor["spec"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    assert spec["namespaceSelector"] == {"matchNames": ["lake", "ponds"]}
+    (endpoint,), (port,) = spec["endpoints"], service["spec"]["ports"]
+    assert (endpoint["port"], endpoint.get("path", "/metrics")) == (port["name"], METRICS_PATH)
+    (warehouse,) = (each for each in endpoint["relabelings"] if each["targetLabel"] == "warehouse")
+    name = re.sub(r"\W", "_", WAREHOUSE_LABEL)
+    assert warehouse["sourceLabels"] == [f"__meta_kubernetes_service_label_{name}"]
+    assert labels[WAREHOUSE_LABEL] == "lake"
 
 
 @pytest.mark.parametrize(
