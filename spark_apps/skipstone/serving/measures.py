@@ -23,6 +23,8 @@ OUTCOMES: Final = ("completed", "refused", "denied", "absent", "overloaded", "la
 USES: Final = ("used", "unused", "broken")
 #: Parts of a plan: the table at the catalog, its metadata, the choice of files, the answer.
 PARTS: Final = ("upstream", "metadata", "plan", "describe")
+#: What was found in files that plans left out, where the Warehouse asks for it.
+FOUND: Final = ("right", "wrong", "unfinished")
 UPSTREAM_ERRORS: Final = ("status", "timeout", "connection")
 SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -35,6 +37,9 @@ class PlanningMeasures:
         self._plans = self._counter("plans_total", "Plans by how they ended.", "outcome", OUTCOMES)
         self._pages = self._counter("pages_total", "Pages of tasks by how they ended.", "outcome", OUTCOMES)
         self._uses = self._counter("index_uses_total", "Indexes of planned tables by what they did.", "use", USES)
+        self._verified = self._counter(
+            "verified_total", "Plans whose left out files were read, by what was found.", "found", FOUND
+        )
         self._errors = self._counter(
             "upstream_errors_total", "Requests to the catalog that failed.", "kind", UPSTREAM_ERRORS
         )
@@ -75,6 +80,10 @@ class PlanningMeasures:
     def index_used(self, use: str) -> None:
         """Count what an index did."""
         self._uses.labels(use).inc()
+
+    def verified(self, found: str) -> None:
+        """Count a plan whose left out files were read."""
+        self._verified.labels(found).inc()
 
     def upstream_failed(self, kind: str) -> None:
         """Count a request to the catalog that failed."""

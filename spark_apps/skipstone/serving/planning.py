@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from skipstone.serving.answers import NO_SNAPSHOT, NO_TASK, Refused, bad_request
 from skipstone.serving.measures import PlanningMeasures
 from skipstone.serving.pages import PageSeal, TaskPage, digest_of
 from skipstone.serving.questions import read_plan_task, read_scan_request
+from skipstone.serving.verifying import PlanVerifier
 from skipstone.tables.describing.tasks import describe_tasks
 from skipstone.tables.filesets import FileSet, known_file_set
 
@@ -53,8 +54,14 @@ class _Described:
 class ScanPlanner:
     """Plans within one Warehouse; its methods run in threads."""
 
-    def __init__(self, settings: PlanningSettings, seal: PageSeal, measures: PlanningMeasures) -> None:
-        self._settings, self._seal, self._measures = settings, seal, measures
+    def __init__(
+        self,
+        settings: PlanningSettings,
+        seal: PageSeal,
+        measures: PlanningMeasures,
+        verifier: PlanVerifier | None = None,
+    ) -> None:
+        self._settings, self._seal, self._measures, self._verifier = settings, seal, measures, verifier
         self._options = ReadOptions(index_namespace=settings.warehouse.index_namespace)
 
     def plan(self, table: Table, body: bytes) -> PlanAnswer:
@@ -69,6 +76,8 @@ class ScanPlanner:
         with self._measures.part("describe"):
             parts = self._first_page(table, plan, _Described(plan.residual, plan.bounds_of))
         self._count(plan)
+        if self._verifier is not None:
+            self._verifier.offer(table, plan)
         return PlanAnswer(parts, len(plan.files), len(plan.ordinals))
 
     def tasks(self, table: Table, body: bytes) -> PlanAnswer:
@@ -88,7 +97,7 @@ class ScanPlanner:
 
     def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
         try:
-            plan = plan_scan(table, request, self._options)
+            plan = plan_scan(table, request, self._options_for(table))
         except KeyError:
             message = f"the table has no snapshot {request.snapshot_id} any more: load the table again"
             raise Refused(404, NO_SNAPSHOT, message, outcome="absent") from None
@@ -98,6 +107,11 @@ class ScanPlanner:
         if told != len(plan.files):
             raise RuntimeError(f"a plan tells of {told} files, and {len(plan.files)} are live")
         return plan
+
+    def _options_for(self, table: Table) -> ReadOptions:
+        """Without indexes for a table of which one was found to be wrong."""
+        is_trusted = self._verifier is None or self._verifier.trusts(table)
+        return self._options if is_trusted else replace(self._options, use_indexes=False)
 
     def _first_page(self, table: Table, plan: PlannedScan, shared: _Described) -> list[bytes | memoryview]:
         pages = list(self._pages(plan.ordinals, shared))

@@ -28,6 +28,7 @@ from skipstone_core.contract.planning import (
     SETTINGS_VARIABLE,
     TOKENS_VARIABLE,
     PlanningSettings,
+    PlanningVerify,
 )
 from skipstone_core.contract.reports import EXIT_BAD_SPEC
 from skipstone_core.contract.requests import CatalogType
@@ -47,6 +48,7 @@ from skipstone.serving.transport.connections import TimedProtocol
 from skipstone.serving.upstream.answering import UpstreamAnswers, require_answer
 from skipstone.serving.upstream.client import UpstreamClient
 from skipstone.serving.upstream.loading import UpstreamTables
+from skipstone.serving.verifying import PlanVerifier
 from skipstone.serving.workers import PlanWorkers
 from skipstone.tables.catalogs import catalog_answers, open_known_catalog
 
@@ -120,7 +122,8 @@ class Serving:
         settings = self.settings
         workers = PlanWorkers(settings.concurrent_plans, settings.plan_timeout_seconds)
         measures = PlanningMeasures(lambda: workers.pending)
-        planner = ScanPlanner(settings, PageSeal(self.seal), measures)
+        verifier = PlanVerifier(measures) if settings.verify is PlanningVerify.SAMPLE else None
+        planner = ScanPlanner(settings, PageSeal(self.seal), measures, verifier)
         backend = _backend(self, measures)
         app = PlanningApp(planner, workers, measures, Readiness(backend.ask, measures))
         self._server = _Server(_config(self, app), app.readiness)
@@ -132,6 +135,8 @@ class Serving:
             with suppress(asyncio.CancelledError):
                 await watching
             await asyncio.to_thread(workers.close)
+            if verifier is not None:
+                await asyncio.to_thread(verifier.close)
             await backend.close()
         return self.exit_code
 
