@@ -6,11 +6,16 @@ asked again. Must not read entries.
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import TTLCache
 from propcache.api import cached_property
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -36,6 +41,8 @@ from skipstone.tables.filesets import FileSet
 
 INDEX_CACHE_BYTES = 64 * 1024 * 1024
 COVERAGE_CACHE_BYTES = 64 * 1024 * 1024
+#: Of how many tables heads are kept.
+_TABLES_KEPT = 1024
 #: About what one file of an index table takes.
 _FILE_BYTES = 512
 _FOREIGN = "it was made for another table or by another version"
@@ -125,11 +132,58 @@ class FoundIndex:
         return any(self.serves(part) or self.serves_part(part) for part in parts)
 
 
+class IndexHeads:
+    """Which index tables a table has, and each as it was last loaded: of one catalog, for a short time.
+
+    For who plans many reads at once. A head that is out of date costs time only, since coverage is by file.
+    """
+
+    def __init__(self, seconds: float, tables: int = _TABLES_KEPT, timer: Callable[[], float] = time.monotonic) -> None:
+        """``seconds``: how long the catalog is not asked again. ``tables``: of how many tables heads are kept."""
+        self._kept: TTLCache[tuple[Identifier, str | None], tuple[_Head, ...]] = TTLCache(tables, seconds, timer)
+        self._lock = threading.Lock()
+
+    def load(self, catalog: Catalog, table: Identifier, namespace: str | None) -> tuple[_Head, ...]:
+        """The index tables of ``table``, by name. Raises what the catalog raises when it cannot list them."""
+        key = (table, namespace)
+        with self._lock:
+            known = self._kept.get(key)
+        if known is None:
+            known = _load_heads(catalog, table, namespace)
+            if not any(head.error for head in known):
+                with self._lock:
+                    self._kept[key] = known
+        return known
+
+
+class _Head(NamedTuple):
+    """An index table as it is now; None when it is gone. ``error``: why it could not be loaded."""
+
+    identifier: Identifier
+    table: Table | None
+    error: Exception | None = None
+
+
+def _load_heads(catalog: Catalog, table: Identifier, namespace: str | None) -> tuple[_Head, ...]:
+    return tuple(_load_head(catalog, identifier) for identifier in _listed(catalog, table, namespace))
+
+
+def _load_head(catalog: Catalog, identifier: Identifier) -> _Head:
+    try:
+        return _Head(identifier, load_index_table(catalog, identifier))
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with an index must cost time, never an answer
+        return _Head(identifier, None, error)
+
+
 def find_indexes(
-    catalog: Catalog, table: Identifier, files: FileSet, namespace: str | None = None
+    catalog: Catalog, table: Identifier, files: FileSet, namespace: str | None = None, heads: IndexHeads | None = None
 ) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
-    """All usable indexes of ``table`` and those that are not; ``namespace``: of the index tables."""
-    found = [_find(catalog, identifier, files) for identifier in _listed(catalog, table, namespace)]
+    """All usable indexes of ``table`` and those that are not; ``namespace``: of the index tables.
+
+    ``heads``: what is known of them, if they need not be as they are now.
+    """
+    loaded = heads.load(catalog, table, namespace) if heads else _load_heads(catalog, table, namespace)
+    found = [_find(head, files) for head in loaded]
     usable = tuple(one for one in found if isinstance(one, FoundIndex))
     return usable, tuple(one for one in found if isinstance(one, IndexProblem))
 
@@ -155,13 +209,14 @@ def _listed(catalog: Catalog, table: Identifier, namespace: str | None) -> list[
     return [(*levels, name) for name in sorted(names) if name.startswith(prefix)]
 
 
-def _find(catalog: Catalog, identifier: Identifier, files: FileSet) -> FoundIndex | IndexProblem:
-    name = identifier[-1]
+def _find(head: _Head, files: FileSet) -> FoundIndex | IndexProblem:
+    name = head.identifier[-1]
     try:
-        table = load_index_table(catalog, identifier)
-        opened = None if table is None else _open(table, files.table_uuid)
+        if head.error is not None:
+            raise head.error
+        opened = None if head.table is None else _open(head.table, files.table_uuid)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with an index must cost time, never an answer
-        message = str(UnreadableIndex(identifier, error))
+        message = str(UnreadableIndex(head.identifier, error))
         return IndexProblem(name, IndexRefusal(NotUsed.UNREADABLE, message))
     if opened is None:
         return IndexProblem(name, IndexRefusal(NotUsed.DEFINITION_MISMATCH, _FOREIGN))

@@ -66,7 +66,9 @@ def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advic
     if isinstance(question.test, Maybe):
         return Advice(no_index=NotUsed.NO_CONDITION)
     try:
-        indexes, problems = find_indexes(table.catalog, table.name(), question.files, options.index_namespace)
+        indexes, problems = find_indexes(
+            table.catalog, table.name(), question.files, options.index_namespace, options.heads
+        )
     except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a read
         name = ".".join(table.name())
         logger.warning("the indexes of %s cannot be listed, reading without them: %s", name, error)

@@ -17,6 +17,7 @@ from skipstone_core.language.predicates import Predicate
 
 from skipstone.caches import CacheCounts
 from skipstone.indexes.asking.answers import IndexAnswer
+from skipstone.indexes.found import IndexHeads
 from skipstone.tables.filesets import FileSet
 
 
@@ -25,7 +26,8 @@ class ReadOptions:
     """How to read. ``snapshot_id`` None: the current snapshot. ``index_namespace``: where index tables are, when not
     beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain;
     ``most_rows``: how many single rows it takes at most, None: any number. ``reads``: the columns that are read when
-    they are known already, whoever reads them; None: all.
+    they are known already, whoever reads them; None: all. ``heads``: what is known of the indexes of the catalog; None:
+    the catalog is asked.
     """
 
     snapshot_id: int | None = None
@@ -34,6 +36,7 @@ class ReadOptions:
     by_position: bool = True
     most_rows: int | None = None
     reads: tuple[str, ...] | None = None
+    heads: IndexHeads | None = None
 
 
 @dataclass(frozen=True)

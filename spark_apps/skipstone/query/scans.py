@@ -109,6 +109,7 @@ def _options(options: ReadOptions, snapshot_id: int | None) -> ReadOptions:
         index_namespace=options.index_namespace,
         use_indexes=options.use_indexes,
         by_position=False,
+        heads=options.heads,
     )
 
 
