@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
+from skipstone.indexes.found import IndexHeads
+from skipstone.indexes.tables import index_identifier
 from skipstone.query.readplan import ReadOptions
 from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
 from skipstone_core.errors import BadSpec
@@ -76,6 +78,24 @@ def test_files_of_other_partitions_are_left_out_with_no_bounds_at_all(tmp_path: 
     conditions = ({"type": "eq", "term": "g", "value": 2}, {"type": "not-eq", "term": "g", "value": 2})
     asked = [_scan(lake.table(), condition) for condition in (*conditions, {"type": "is-null", "term": "g"})]
     assert [(len(scan.ordinals), scan.left_out["partitions"]) for scan in asked] == [(1, 2), (2, 1), (1, 2)]
+
+
+def test_heads_of_indexes_are_as_old_as_asked_for(lake: Lake) -> None:
+    condition, now = {"type": "eq", "term": "k", "value": 77}, [0.0]
+    options = ReadOptions(heads=IndexHeads(1.0, timer=lambda: now[0]))
+
+    def left() -> int:
+        return len(plan_scan(lake.table(), ScanRequest(filter=condition), options).ordinals)
+
+    before = left()
+    lake.reindex(index_on("k"))
+    assert left() == before
+    now[0] = 1.5
+    assert left() == 1
+    lake.catalog.drop_table(index_identifier(lake.warehouse, lake.ref(), index_on("k")))
+    assert left() == 1
+    now[0] = 3.0
+    assert left() == before
 
 
 def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from skipstone_core.contract.planning import PlanningSettings
 from skipstone_core.errors import BadSpec
 
+from skipstone.indexes.found import IndexHeads
 from skipstone.query.readplan import ReadOptions
 from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
 from skipstone.serving.answers import NO_SNAPSHOT, NO_TASK, Refused, bad_request
@@ -29,6 +30,8 @@ from skipstone.tables.filesets import FileSet, known_file_set
 
 #: About how many bytes an answer has at most; a page holds fewer files when each takes more.
 _PAGE_BYTES: Final = 32 * 1024 * 1024
+#: How long the catalog is not asked again which indexes a table has.
+_HEADS_SECONDS: Final = 1.0
 #: Bytes of a file in an answer, and of each column's bounds.
 _FILE_BYTES, _BOUNDS_BYTES = 400, 80
 _RENUMBERED: Final = "the files of the plan-task are numbered in another way now: plan the scan again"
@@ -62,7 +65,9 @@ class ScanPlanner:
         verifier: PlanVerifier | None = None,
     ) -> None:
         self._settings, self._seal, self._measures, self._verifier = settings, seal, measures, verifier
-        self._options = ReadOptions(index_namespace=settings.warehouse.index_namespace)
+        self._options = ReadOptions(
+            index_namespace=settings.warehouse.index_namespace, heads=IndexHeads(_HEADS_SECONDS)
+        )
 
     def plan(self, table: Table, body: bytes) -> PlanAnswer:
         """The answer to a request for a plan of ``table``.
