@@ -142,7 +142,7 @@ class PlanningSpec:
     ] = PlanningMode.OPT_IN
     verify: Annotated[
         PlanningVerify,
-        Doc("Sample: a share of answers is compared with a plan that uses no index, and a difference is alerted."),
+        Doc("Sample: some files that a share of plans left out are read, and a row that was missed is alerted."),
     ] = PlanningVerify.OFF
     tokens_secret_ref: Annotated[
         TokensRef | None,
