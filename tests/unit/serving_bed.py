@@ -157,6 +157,7 @@ class Guard:
     """Before the catalog at ``upstream``: ``readers`` says which tables the holder of a token may load.
 
     ``seen``: method, path with query and headers of each request. ``trouble``: asked for each path; None: none.
+    ``held``: released for each request that waits; ``dropped``: set when somebody did not take all of an answer.
     """
 
     upstream: str
@@ -165,6 +166,7 @@ class Guard:
     seen: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     trouble: Callable[[str], Trouble | None] = lambda path: None
     held: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    dropped: threading.Event = field(default_factory=threading.Event)
 
     def loads(self) -> list[dict[str, str]]:
         """The headers of requests that loaded a table."""
@@ -176,8 +178,7 @@ def guard(upstream: str) -> Iterator[Guard]:
     """One on loopback; it ends with the block."""
     found = Guard(upstream)
     handler = type("Guarding", (_Guarding,), {"guard": found})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
+    with _Quiet(("127.0.0.1", 0), handler) as server:
         found.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=[0.02])
         thread.start()
@@ -186,6 +187,13 @@ def guard(upstream: str) -> Iterator[Guard]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of connections that end."""
 
 
 class _Guarding(BaseHTTPRequestHandler):
@@ -228,7 +236,7 @@ class _Guarding(BaseHTTPRequestHandler):
         return answer.status, content, told
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str], *, is_cut: bool = False) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):
+        try:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -238,6 +246,8 @@ class _Guarding(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(body[: len(body) // 2] if is_cut else body)
             self.close_connection = self.close_connection or is_cut
+        except (BrokenPipeError, ConnectionResetError):
+            self.guard.dropped.set()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

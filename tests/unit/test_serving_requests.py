@@ -257,6 +257,12 @@ def test_large_and_deep_filters_are_refused_and_wide_ones_are_planned(server: st
     assert answer.status_code == 200
     assert len(answer.content) < 20_000
     assert len(answer.json()["file-scan-tasks"]) == 3
+    # Iceberg's Java library, which asks so, filters rows by what every task tells, so that cannot be shortened
+    java = {"case-sensitive": True, "use-snapshot-schema": True}
+    answer = asked(json.dumps({"filter": {"type": "in", "term": "id", "values": values[:9_000]}, **java}).encode())
+    assert all(len(task["residual-filter"]["values"]) == 9_000 for task in answer.json()["file-scan-tasks"])
+    answer = asked(json.dumps({"filter": {"type": "in", "term": "id", "values": values}, **java}).encode())
+    assert answer.status_code == 413
 
 
 def test_a_body_that_never_ends_is_cut_at_the_limit(server: str) -> None:
@@ -286,6 +292,24 @@ def test_slow_callers_lose_their_connection(settings: PlanningSettings, monkeypa
         with socket.create_connection((url.hostname, url.port), timeout=60) as connection:
             connection.sendall(post(PLAN, "content-length: 20", body="{"))
             assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_caller_who_reads_slowly_loses_the_connection(
+    server: str, between: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
+    size = 64 << 20
+    between.dropped.clear()
+    between.trouble = lambda path: Trouble(200, b"x" * size) if path == "/v1/namespaces" else None
+    url = urlsplit(server)
+    with socket.create_connection((url.hostname, url.port), timeout=60) as connection:
+        connection.sendall(b"GET /v1/namespaces HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert between.dropped.wait(60)
+        found = 0
+        with suppress(ConnectionResetError):
+            while part := connection.recv(1 << 20):
+                found += len(part)
+    assert 0 < found < size
 
 
 # --- who may see what ---
@@ -362,6 +386,14 @@ def test_a_catalog_that_is_broken_means_later_and_no_files(server: str, between:
     answer = requests.post(server + PLAN, json={}, timeout=30)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "7")
     assert answer.json()["error"]["type"] == "ServiceUnavailableException"
+
+
+def test_a_catalog_that_insists_on_planning_is_not_passed_by(server: str, between: Guard) -> None:
+    path = f"{between.upstream}{PLAN.removesuffix('/plan')}"
+    loaded = {**requests.get(path, timeout=30).json(), "config": {"scan-planning-mode": "server"}}
+    between.trouble = lambda path: Trouble(200, json.dumps(loaded).encode()) if "tables" in path else None
+    answer = requests.post(server + PLAN, json={}, timeout=30)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (406, "UnsupportedOperationException")
 
 
 def test_a_catalog_that_is_slow_or_cut_off_means_later_and_no_files(server: str, between: Guard) -> None:

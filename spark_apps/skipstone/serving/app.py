@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"})
 #: How metrics call what the catalog answered in place of a table.
 _DENIALS: Final = {401: "denied", 403: "denied", 404: "absent", 419: "denied"}
-_PIECE_BYTES: Final = 256 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 _TEXT: Final = "text/plain; charset=utf-8"
 
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from skipstone.scrubbing import scrubbed
-from skipstone.serving.measures import PlanningMeasures
 
 #: Between two questions to the catalog, and how long an answer counts.
 ASK_SECONDS: Final = 5.0
@@ -23,8 +22,8 @@ _log = logging.getLogger(__name__)
 class Readiness:
     """``ask`` raises when the catalog does not answer."""
 
-    def __init__(self, ask: Callable[[], Awaitable[None]], measures: PlanningMeasures) -> None:
-        self._ask, self._measures = ask, measures
+    def __init__(self, ask: Callable[[], Awaitable[None]]) -> None:
+        self._ask = ask
         self._answered: float | None = None
         self.is_ending = False
 
@@ -48,6 +47,5 @@ class Readiness:
             self._answered = time.monotonic()
         except Exception as error:  # noqa: BLE001 - whatever it is, the catalog gave no answer
             _log.warning("the catalog does not answer: %s", scrubbed(str(error)))
-        self._measures.ready.set(self.is_ready)
         if self.is_ready and not was_ready:
             _log.info("the catalog answers, so this server is ready")

@@ -30,9 +30,9 @@ SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 
 
 class PlanningMeasures:
-    """All meters on one registry. ``pending``: how many plans are running or waiting now."""
+    """All meters on one registry. ``pending``: how many plans are running or waiting now; ``is_ready``: to plan."""
 
-    def __init__(self, pending: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, pending: Callable[[], int] = lambda: 0, is_ready: Callable[[], bool] = lambda: False) -> None:
         self.registry = CollectorRegistry()
         self._plans = self._counter("plans_total", "Plans by how they ended.", "outcome", OUTCOMES)
         self._pages = self._counter("pages_total", "Pages of tasks by how they ended.", "outcome", OUTCOMES)
@@ -55,7 +55,8 @@ class PlanningMeasures:
         )
         running = Gauge(f"{PREFIX}_pending", "Plans that are running or waiting.", registry=self.registry)
         running.set_function(pending)
-        self.ready = Gauge(f"{PREFIX}_ready", "1 while the catalog answers.", registry=self.registry)
+        ready = Gauge(f"{PREFIX}_ready", "1 while the catalog answers.", registry=self.registry)
+        ready.set_function(lambda: float(is_ready()))
         self.registry.register(_Caches())
 
     def _counter(self, name: str, what: str, label: str, values: tuple[str, ...]) -> Counter:

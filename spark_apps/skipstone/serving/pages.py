@@ -12,12 +12,12 @@ import hashlib
 import hmac
 import json
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from skipstone.serving.answers import Refused, bad_request
 from skipstone.tables.filesets import FileSet
@@ -47,8 +47,11 @@ class TaskPage:
 
 def digest_of(files: FileSet, ordinals: npt.NDArray[np.int64]) -> str:
     """Tells whether ordinals still mean the same files."""
-    paths: Sequence[str] = files.files["path"].take(ordinals).to_pylist()
-    return hashlib.blake2b("\n".join(paths).encode(), digest_size=16).hexdigest()
+    paths = files.files["path"].combine_chunks().take(pa.array(ordinals))
+    found = hashlib.blake2b(digest_size=16)
+    for buffer in paths.buffers()[1:]:  # where each path ends, and all of them one after the other
+        found.update(buffer or b"")
+    return found.hexdigest()
 
 
 class PageSeal:

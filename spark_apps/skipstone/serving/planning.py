@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import Table
 from skipstone_core.contract.planning import PlanningSettings
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadData, BadSpec
 
 from skipstone.indexes.found import IndexHeads
 from skipstone.query.readplan import ReadOptions
 from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
-from skipstone.serving.answers import NO_SNAPSHOT, NO_TASK, Refused, bad_request
+from skipstone.serving.answers import BAD_REQUEST, NO_SNAPSHOT, NO_TASK, UNSUPPORTED, Refused, bad_request
 from skipstone.serving.measures import PlanningMeasures
 from skipstone.serving.pages import PageSeal, TaskPage, digest_of
 from skipstone.serving.questions import read_plan_task, read_scan_request
@@ -34,6 +34,8 @@ _PAGE_BYTES: Final = 32 * 1024 * 1024
 _HEADS_SECONDS: Final = 1.0
 #: Bytes of a file in an answer, and of each column's bounds.
 _FILE_BYTES, _BOUNDS_BYTES = 400, 80
+#: Bytes of a residual, which is told with every file and is in every token.
+_RESIDUAL_BYTES: Final = 256 * 1024
 _RENUMBERED: Final = "the files of the plan-task are numbered in another way now: plan the scan again"
 
 
@@ -79,7 +81,7 @@ class ScanPlanner:
         with self._measures.part("plan"):
             plan = self._planned(table, request)
         with self._measures.part("describe"):
-            parts = self._first_page(table, plan, _Described(plan.residual, plan.bounds_of))
+            parts = self._first_page(table, plan, _described(plan))
         self._count(plan)
         if self._verifier is not None:
             self._verifier.offer(table, plan)
@@ -97,7 +99,7 @@ class ScanPlanner:
         if (len(page.ordinals) and page.ordinals[-1] >= len(files)) or digest_of(files, page.ordinals) != page.digest:
             raise Refused(404, NO_TASK, _RENUMBERED)
         with self._measures.part("describe"):
-            tasks = describe_tasks(table, files, page.ordinals, page.residual, with_bounds=page.bounds)
+            tasks = _told(table, files, page.ordinals, _Described(page.residual, page.bounds))
         return PlanAnswer([b"{", *tasks, b"}"], len(files), len(page.ordinals))
 
     def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
@@ -121,7 +123,7 @@ class ScanPlanner:
     def _first_page(self, table: Table, plan: PlannedScan, shared: _Described) -> list[bytes | memoryview]:
         pages = list(self._pages(plan.ordinals, shared))
         tokens = [self._token(plan, ordinals, shared) for ordinals in pages[1:]]
-        tasks = describe_tasks(table, plan.files, pages[0], shared.residual, with_bounds=shared.bounds)
+        tasks = _told(table, plan.files, pages[0], shared)
         ending = f',"plan-tasks":{json.dumps(tokens)}}}' if tokens else "}"
         return [b'{"status":"completed",', *tasks, ending.encode()]
 
@@ -159,3 +161,24 @@ def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
     except KeyError:
         message = f"the snapshot {snapshot_id} of the plan-task has expired: plan the scan again"
         raise Refused(404, NO_TASK, message, outcome="absent") from None
+
+
+def _described(plan: PlannedScan) -> _Described:
+    """What all pages share. Raises Refused (413) for a residual that no answer could tell with every file."""
+    size = len(json.dumps(plan.residual))
+    if size > _RESIDUAL_BYTES:
+        message = (
+            f"this client needs the filter, of {size:,} bytes, with every file: shorten its lists of values, "
+            "or let the client plan this read (scan-planning-mode client)"
+        )
+        raise Refused(413, BAD_REQUEST, message)
+    return _Described(plan.residual, plan.bounds_of)
+
+
+def _told(table: Table, files: FileSet, ordinals: npt.NDArray[np.int64], shared: _Described) -> list[bytes]:
+    """Tasks of files. Raises Refused (406) for files that JSON cannot tell of."""
+    try:
+        return describe_tasks(table, files, ordinals, shared.residual, with_bounds=shared.bounds)
+    except BadData as error:
+        message = f"{str(error).rstrip('.')}; let the client plan this read (scan-planning-mode client)"
+        raise Refused(406, UNSUPPORTED, message) from None

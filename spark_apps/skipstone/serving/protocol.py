@@ -14,7 +14,7 @@ from skipstone.serving.names import Route, Target
 
 _READS: Final = ("GET", "HEAD")
 MODE: Final = "scan-planning-mode"
-_SERVER: Final = "server"
+SERVER_MODE: Final = "server"
 _PREFIX = "/v1/{prefix}/namespaces"
 _TABLE = f"{_PREFIX}/{{namespace}}/tables/{{table}}"
 #: What this server answers by itself, in the exact words of the protocol.
@@ -38,7 +38,7 @@ REPORTS: Final = f"POST {_TABLE}/metrics"
 
 def mode_defaults(mode: PlanningMode) -> dict[str, str]:
     """What clients take unless their users say otherwise."""
-    return {MODE: _SERVER} if mode is PlanningMode.DEFAULT else {}
+    return {MODE: SERVER_MODE} if mode is PlanningMode.DEFAULT else {}
 
 
 def require_reading(method: str, target: Target, posted: frozenset[Route] = frozenset()) -> None:

@@ -121,12 +121,13 @@ class Serving:
         """Serve until a signal comes; plans that are running then are finished."""
         settings = self.settings
         workers = PlanWorkers(settings.concurrent_plans, settings.plan_timeout_seconds)
-        measures = PlanningMeasures(lambda: workers.pending)
+        measures = PlanningMeasures(lambda: workers.pending, lambda: readiness.is_ready)
         verifier = PlanVerifier(measures) if settings.verify is PlanningVerify.SAMPLE else None
         planner = ScanPlanner(settings, PageSeal(self.seal), measures, verifier)
         backend = _backend(self, measures)
-        app = PlanningApp(planner, workers, measures, Readiness(backend.ask, measures))
-        self._server = _Server(_config(self, app), app.readiness)
+        readiness = Readiness(backend.ask)
+        app = PlanningApp(planner, workers, measures, readiness)
+        self._server = _Server(_config(self, app), readiness)
         watching = asyncio.create_task(self._watch(app, backend))
         try:
             await self._server.serve()
@@ -253,7 +254,7 @@ def _config(serving: Serving, app: PlanningApp) -> uvicorn.Config:
         proxy_headers=False,
         limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=serving.settings.plan_timeout_seconds + serving.settings.upstream_timeout_seconds,
+        timeout_graceful_shutdown=serving.settings.plan_timeout_seconds,
     )
 
 

@@ -19,6 +19,8 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from skipstone.caches import ByteCache
+from skipstone.serving.answers import UNSUPPORTED, Refused
+from skipstone.serving.protocol import MODE, SERVER_MODE
 from skipstone.tables.decoding.completing import completed
 
 _BUDGET: Final = 128 * 1024 * 1024
@@ -73,15 +75,24 @@ class TaggedTables:
 def decode_answer(body: bytes) -> DecodedTable:
     """The table in a catalog's answer to loading it.
 
-    Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when that is no such answer.
+    Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when that is no such answer, Refused (406) when the catalog wants
+    to plan scans of the table by itself.
     """
     answer = _object(body)
+    _require_unplanned(answer.get("config"))
     metadata = answer.get("metadata")
     if not isinstance(metadata, dict):
         raise _no_answer()
     location = answer.get("metadata-location") or f"sha256:{hashlib.sha256(body).hexdigest()}"
     key = (str(location), str(metadata.get("table-uuid")))
     return _decoded.get(key, lambda: DecodedTable(str(location), _parsed(metadata), len(body) * _EXPANSION))
+
+
+def _require_unplanned(config: object) -> None:
+    """A catalog that insists on planning may leave out what the caller may not read: nobody gets past it here."""
+    if isinstance(config, dict) and config.get(MODE) == SERVER_MODE:
+        message = "the catalog plans scans of this table by itself: read it through the address of the catalog"
+        raise Refused(406, UNSUPPORTED, message)
 
 
 def _object(body: bytes) -> dict[str, Any]:

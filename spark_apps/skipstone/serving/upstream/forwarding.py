@@ -6,13 +6,13 @@ Must not read answers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Final
 
 import httpx
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from skipstone.serving.names import Route, Target
 from skipstone.serving.protocol import require_reading
@@ -39,19 +39,24 @@ class Forwarding:
         answer = await stack.enter_async_context(
             self._client.asked(request.method, with_query(target.path, query), end_to_end(request.headers.raw), content)
         )
-        response = StreamingResponse(_streamed(answer, stack), answer.status_code)
-        response.raw_headers = end_to_end(answer.headers.raw)
+        return _Streamed(answer, stack)
+
+
+class _Streamed(StreamingResponse):
+    """The catalog's answer as it comes. One that is cut ends the caller's connection: a part is never all of it."""
+
+    def __init__(self, answer: httpx.Response, stack: AsyncExitStack) -> None:
+        super().__init__(answer.aiter_raw(), answer.status_code)
+        self._stack = stack
+        self.raw_headers = end_to_end(answer.headers.raw)
         length = answer.headers.get("content-length", "")
         if length.isdigit():
-            response.raw_headers.append((b"content-length", length.encode()))
-        return response
+            self.raw_headers.append((b"content-length", length.encode()))
 
-
-async def _streamed(answer: httpx.Response, stack: AsyncExitStack) -> AsyncIterator[bytes]:
-    """The body as it comes. One that is cut ends the caller's connection too: a part is never taken for all of it."""
-    async with stack:
-        async for chunk in answer.aiter_raw():
-            yield chunk
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; whatever becomes of that, the connection to the catalog is given back."""
+        async with self._stack:
+            await super().__call__(scope, receive, send)
 
 
 def with_query(path: str, query: str) -> str:
