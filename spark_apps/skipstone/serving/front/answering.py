@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +16,6 @@ from starlette.responses import Response
 from skipstone.serving.answers import Refused, bad_request
 from skipstone.serving.front.bearer import require_bearer
 from skipstone.serving.front.catalog import CatalogFront
-from skipstone.serving.loading.heads import remembered
 from skipstone.serving.loading.sources import OpenTable
 from skipstone.serving.names import UNIT_SEPARATOR, Route, Target
 from skipstone.serving.protocol import require_reading
@@ -32,7 +30,6 @@ class FrontAnswers:
 
     def __init__(self, front: CatalogFront, tokens: tuple[str, ...], workers: PlanWorkers) -> None:
         self._front, self._tokens, self._workers = front, tokens, workers
-        self._heads = remembered(front.catalog)
 
     def admit(self, request: Request, target: Target) -> None:
         """Raise Refused: 401 without a token, 404 for the path of another catalog."""
@@ -50,12 +47,7 @@ class FrontAnswers:
     async def load(self, request: Request, target: Target) -> OpenTable:
         """The table that is planned, which is loaded in the thread that plans. Raises Refused."""
         self.admit(request, target)
-        return partial(self._opened, target.identifier())
-
-    def _opened(self, identifier: Identifier) -> Table:
-        found = self._front.opened(identifier)
-        found.catalog = self._heads
-        return found
+        return partial(self._front.opened, target.identifier())
 
     def _answering(self, request: Request, target: Target) -> Callable[[], Response]:
         front = self._front

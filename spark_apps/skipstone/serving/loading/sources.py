@@ -19,7 +19,6 @@ from starlette.requests import Request
 
 from skipstone.serving.answers import NO_TABLE, Refused, unavailable
 from skipstone.serving.loading.decoded import DecodedTable
-from skipstone.serving.loading.heads import remembered
 from skipstone.serving.names import Target
 from skipstone.tables.catalogs import catalog_answers
 
@@ -43,14 +42,13 @@ class OwnTables:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._heads = remembered(catalog)
         self._kept: LRUCache[tuple[Identifier, str, str], FileIO] = LRUCache(_MOST)
         self._lock = Lock()
 
     def opened(self, identifier: Identifier, decoded: DecodedTable) -> Table:
         """The table that the catalog told the caller of. Raises Refused, and as ``catalog_answers`` does."""
         io = self._io(identifier, decoded)
-        return Table(identifier, decoded.metadata, decoded.location, io, self._heads)
+        return Table(identifier, decoded.metadata, decoded.location, io, self._catalog)
 
     def _io(self, identifier: Identifier, decoded: DecodedTable) -> FileIO:
         uuid, location = str(decoded.metadata.table_uuid), decoded.metadata.location
