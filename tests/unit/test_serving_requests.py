@@ -20,7 +20,7 @@ from skipstone.tables.catalogs import TOKEN_VARIABLE
 from skipstone_core.contract.planning import PlanningMode, PlanningSettings
 
 from tests.spark.restserver import rest_catalog
-from tests.unit.serving_bed import Guard, Trouble, error, exchange, filled, guard, rest_settings, serving
+from tests.unit.serving_bed import SCHEMA, Guard, Trouble, error, exchange, filled, guard, rest_settings, serving
 
 PLAN = "/v1/namespaces/ns/tables/t/plan"
 OWN = "token-of-the-server"
@@ -460,3 +460,20 @@ def test_a_server_waits_for_a_catalog_that_is_not_there_yet(between: Guard, sett
             assert requests.post(address + PLAN, json={}, timeout=60).ok
     finally:
         between.trouble = lambda path: None
+
+
+@pytest.mark.parametrize("levels", [("deep", "er", "still"), ("a b", "ä+ö"), ("plan",)], ids=str)
+def test_nested_and_odd_names_are_planned(
+    settings: PlanningSettings, upstream: tuple[str, Path], levels: tuple[str, ...]
+) -> None:
+    own = own_catalog(upstream[0])
+    for depth in range(1, len(levels) + 1):
+        own.create_namespace_if_not_exists(levels[:depth])
+    name = (*levels, "tables")
+    own.create_table(name, schema=SCHEMA).append(pa.table({"id": [1, 2], "s": ["x", "y"]}, schema=SCHEMA))
+    with serving(settings) as address:
+        login = {"credential": "user:secret", "oauth2-server-uri": f"{address}/v1/oauth/tokens"}
+        found = own_catalog(address, **login, **{"scan-planning-mode": "server"})
+        assert found.load_table(name).scan("id = 2").to_arrow()["s"].to_pylist() == ["y"]
+        metrics = requests.get(f"{address}/metrics", timeout=30).text
+    assert 'plans_total{outcome="completed"} 1.0' in metrics
