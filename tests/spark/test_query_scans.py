@@ -102,7 +102,7 @@ def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:
     scan = _scan(lake.table())
     assert len(scan.ordinals) == FILES
     assert scan.residual is True
-    assert scan.bounds_of == (1, 2, 3)
+    assert scan.bounds_of == (1, 2), "PyIceberg counts no NaN, so bounds of floats may leave it out"
     assert _scan(lake.table(), {"type": "gt", "term": "k", "value": 5}, stats_fields=("g",)).bounds_of == (2,)
 
 

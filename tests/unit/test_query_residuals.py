@@ -40,18 +40,15 @@ def _passes(expression: Any, x: float) -> bool:
     def of(value: float) -> tuple[float, float]:
         return (value, math.copysign(1.0, value))
 
-    match expression["type"]:
-        case "or":
-            return _passes(expression["left"], x) or _passes(expression["right"], x)
-        case "and":
-            return _passes(expression["left"], x) and _passes(expression["right"], x)
-        case "is-nan":
-            return math.isnan(x)
-        case "not-nan":
-            return not math.isnan(x)
-        case "in":
-            return any(rank == of(value) for value in expression["values"])
-        case kind:
+    match kind := expression["type"]:
+        case "or" | "and":
+            sides = [_passes(expression[side], x) for side in ("left", "right")]
+            return any(sides) if kind == "or" else all(sides)
+        case "in" | "not-in":
+            return any(rank == of(value) for value in expression["values"]) is (kind == "in")
+        case "is-null" | "not-null" | "is-nan" | "not-nan":
+            return {"is-null": False, "not-null": True, "is-nan": math.isnan(x), "not-nan": not math.isnan(x)}[kind]
+        case _:
             value = of(expression["value"])
             found = {"eq": rank == value, "not-eq": rank != value, "lt": rank < value, "lt-eq": rank <= value}
             # readers skip NaN where a file's statistics say nothing of it
@@ -84,6 +81,25 @@ def test_no_row_of_floats_is_passed_by_that_sql_finds(kind: str, value: float, x
         residual = residual_of(asked, _rules())
         if _sql(kind, x, value):
             assert _passes(residual, x), residual
+
+
+@pytest.mark.parametrize("kind", ["eq", "lt", "lt-eq", "gt", "gt-eq"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+@pytest.mark.parametrize("x", [-math.inf, -1.7976931348623157e308, 0.0, 1.7976931348623157e308, math.inf, math.nan])
+def test_infinity_is_told_in_numbers_that_json_has(kind: str, value: float, x: float) -> None:
+    text = "Infinity" if value > 0 else "-Infinity"
+    for asked in (_test(kind, "x", text), {"type": "not", "child": _test(_opposite(kind), "x", text)}):
+        residual = residual_of(asked, _rules())
+        assert "Infinity" not in json.dumps(residual)
+        assert _passes(residual, x) is _sql(kind, x, value), residual
+
+
+@pytest.mark.parametrize("x", [-math.inf, 0.0, 7.0, 8.0, math.inf, math.nan])
+def test_lists_with_infinity_find_the_same(x: float) -> None:
+    asked = {"type": "in", "term": "x", "values": [7.0, "Infinity", "-Infinity"]}
+    residual = residual_of(asked, _rules())
+    assert _passes(residual, x) is (x in (7.0, math.inf, -math.inf))
+    assert _passes(residual_of({**asked, "type": "not-in"}, _rules()), x) is not _passes(residual, x)
 
 
 def _opposite(kind: str) -> str:
@@ -153,3 +169,21 @@ def test_long_lists_are_told_to_those_who_filter_by_nothing_else() -> None:
     assert residual_of(asked, _rules(client=Client.SPARK)) is True
     told = residual_of(asked, _rules(client=Client.PYICEBERG))
     assert told == {"type": "or", "left": _test("is-null", "k"), "right": _test("not-null", "k")}
+
+
+@pytest.mark.parametrize(
+    ("version", "case_sensitive", "use_snapshot_schema", "client"),
+    [
+        ("Apache Iceberg 1.12.0 (commit 212aa89)", False, True, Client.SPARK),
+        ("Apache Iceberg 1.12.0 (commit 212aa89)", True, True, Client.JAVA),
+        ("Apache Iceberg 1.12.0 (commit 212aa89)", False, False, Client.JAVA),
+        ("PyIceberg 0.12.0", True, False, Client.PYICEBERG),
+        ("PyIceberg 9.0", False, True, Client.PYICEBERG),
+        ("", False, True, Client.SPARK),
+        ("", True, False, Client.PYICEBERG),
+    ],
+)
+def test_who_asks_is_known_by_name_and_by_what_it_sends(
+    version: str, case_sensitive: bool, use_snapshot_schema: bool, client: Client
+) -> None:
+    assert Client.of(version, case_sensitive=case_sensitive, use_snapshot_schema=use_snapshot_schema) is client

@@ -17,6 +17,8 @@ from skipstone_core.language.icebergjson import FilterColumns
 from skipstone_core.reasons import Reason
 
 Json = Any
+#: In this header clients tell their name and version.
+CLIENT_HEADER = "x-client-version"
 _PAIRS = (
     ("eq", "not-eq"),
     ("lt", "gt-eq"),
@@ -29,6 +31,8 @@ _PAIRS = (
 _NEGATED = {**dict(_PAIRS), **{right: left for left, right in _PAIRS}}
 _FLOATS = frozenset({"float", "double"})
 _ZEROS = [0.0, -0.0]
+#: The greatest finite value of each type of floats: JSON has no infinity, and Java does not read the text it writes.
+_GREATEST = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
 #: A residual is told with every file: of one of more bytes only those get all who filter by nothing else.
 _MOST_BYTES = 16 * 1024
 
@@ -41,11 +45,19 @@ class Client(Enum):
     PYICEBERG = "PyIceberg, which filters all rows by itself, and counts all of a file whose residual is true"
 
     @staticmethod
-    def of(*, case_sensitive: bool, use_snapshot_schema: bool) -> Client:
-        """The client of a request."""
-        if not use_snapshot_schema:
+    def of(version: str, *, case_sensitive: bool, use_snapshot_schema: bool) -> Client:
+        """The client of a request. ``version``: how it calls itself in the header CLIENT_HEADER."""
+        is_java = version.startswith("Apache Iceberg") or (use_snapshot_schema and not version.startswith("PyIceberg"))
+        if not is_java:
             return Client.PYICEBERG
+        if not use_snapshot_schema:
+            return Client.JAVA
         return Client.JAVA if case_sensitive else Client.SPARK
+
+
+def reads_null(version: str) -> bool:
+    """Whether a client takes null for a partition value. PyIceberg refuses it, and needs no partition values."""
+    return not version.startswith("PyIceberg")
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,7 @@ class _Rewriting:
 
     def _widened(self, test: Json, type_name: str) -> Json:
         if type_name in _FLOATS:
-            return _wide_float(test)
+            return _wide_float(test) if _is_finite(test) else _without_infinity(test, _GREATEST[type_name])
         if type_name == "uuid" and self._rules.client is not Client.PYICEBERG and "null" not in test["type"]:
             # Java orders UUIDs as signed numbers: by a transform it judges rows, not row groups
             return {**test, "term": {"type": "transform", "transform": "identity", "term": _name(test["term"])}}
@@ -177,6 +189,54 @@ def _wide_float(test: Json) -> Json:
             return {**test, "values": [*(value for value in _listed(test) if not _is_zero(value)), *_ZEROS]}
         case _:
             return {**test, "type": kind}
+
+
+def _is_finite(test: Json) -> bool:
+    return not any(_sign(value) for value in (test.get("value"), *_listed(test)))
+
+
+def _sign(value: Json) -> int:
+    """Of an infinite value; 0 for others."""
+    if isinstance(value, dict):
+        return _sign(value.get("value"))
+    return {"Infinity": 1, "-Infinity": -1}.get(value, 0) if isinstance(value, str) else 0
+
+
+def _without_infinity(test: Json, greatest: float) -> Json:
+    """A test against an infinite value as tests against the greatest finite one."""
+    kind, term = test["type"], test["term"]
+    if kind in ("in", "not-in"):
+        finite = [value for value in _listed(test) if not _sign(value)]
+        each, joined = ("eq", "or") if kind == "in" else ("not-eq", "and")
+        signs = {_sign(value) for value in _listed(test)} - {0}
+        parts = [_beside_infinity(each, term, sign * greatest) for sign in sorted(signs)]
+        return _balanced(joined, [*parts, *([_wide_float({**test, "values": finite})] if finite else [])])
+    return _beside_infinity(kind, term, _sign(test.get("value")) * greatest)
+
+
+def _beside_infinity(kind: str, term: Json, most: float) -> Json:
+    """``kind`` of test against the infinity of the sign of ``most``, exact for NaN as SQL orders it, and for null."""
+    beyond = {"type": "gt" if most > 0 else "lt", "term": term, "value": most}
+    within = {"type": "lt-eq" if most > 0 else "gt-eq", "term": term, "value": most}
+    is_nan, not_nan, is_null, not_null = (
+        {"type": name, "term": term} for name in ("is-nan", "not-nan", "is-null", "not-null")
+    )
+    equal = _balanced("and", [beyond, not_nan])
+    found: dict[tuple[str, bool], Json] = {
+        ("lt", True): within,
+        ("lt-eq", True): _balanced("and", [not_null, not_nan]),
+        ("gt", True): is_nan,
+        ("gt-eq", True): _balanced("or", [beyond, is_nan]),
+        ("lt", False): False,
+        ("lt-eq", False): equal,
+        ("gt", False): _balanced("or", [within, is_nan]),
+        ("gt-eq", False): not_null,
+    }
+    if kind == "eq":
+        return equal
+    if kind == "not-eq":
+        return _balanced("or", [within, is_nan, is_null])
+    return found.get((kind, most > 0), {"type": kind, "term": term})
 
 
 def _listed(test: Json) -> Sequence[Json]:

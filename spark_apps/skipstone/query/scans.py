@@ -6,15 +6,16 @@ rules out, since clients answer counts of partitions from the list alone. Must n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField
 from skipstone_core.language.filterpredicates import predicate_of
 from skipstone_core.language.filters import Always, Filter
 from skipstone_core.language.icebergjson import FilterColumns, read_filter
@@ -38,6 +39,7 @@ class ScanRequest:
     """What a client asks for: the fields of Iceberg's PlanTableScanRequest that a plan depends on.
 
     ``filter``: the expression as JSON; None: all rows. ``stats_fields``: names of the columns whose bounds are wanted.
+    ``client``: how the client calls itself.
     """
 
     snapshot_id: int | None = None
@@ -45,6 +47,12 @@ class ScanRequest:
     case_sensitive: bool = True
     use_snapshot_schema: bool = False
     stats_fields: tuple[str, ...] = ()
+    client: str = ""
+
+    @property
+    def asked_by(self) -> Client:
+        """Who asks, as far as it matters for what is told."""
+        return Client.of(self.client, case_sensitive=self.case_sensitive, use_snapshot_schema=self.use_snapshot_schema)
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ def _residual(table: Table, request: ScanRequest, tree: Filter, columns: FilterC
         columns=columns,
         newest=columns.schemas[0] if has_partitions else None,
         case_sensitive=request.case_sensitive,
-        client=Client.of(case_sensitive=request.case_sensitive, use_snapshot_schema=request.use_snapshot_schema),
+        client=request.asked_by,
     )
     return residual_of(request.filter, rules)
 
@@ -164,8 +172,17 @@ def _left_out(plan: ReadPlan, may_hold: Mask) -> dict[str, int]:
 
 def _bounds_of(tree: Filter, request: ScanRequest, files: FileSet) -> tuple[int, ...]:
     """All columns where every row is wanted, as the client may want the least and greatest; else those it names."""
+    fields: Sequence[NestedField] = files.schema.fields
     if not isinstance(tree, Always):
         wanted = frozenset(request.stats_fields)
-        return tuple(field.field_id for field in files.schema.fields if field.name in wanted)
-    are_few = len(files) * len(files.schema.fields) <= _MOST_BOUNDS
-    return tuple(field.field_id for field in files.schema.fields) if are_few else ()
+        fields = [field for field in fields if field.name in wanted]
+    elif len(files) * len(fields) > _MOST_BOUNDS:
+        return ()
+    return tuple(field.field_id for field in fields if not _may_hide_nan(field, files))
+
+
+def _may_hide_nan(field: NestedField, files: FileSet) -> bool:
+    """Whether bounds of floats may leave NaN out: clients take them for the greatest value if nobody counted."""
+    if not isinstance(field.field_type, FloatType | DoubleType):
+        return False
+    return any(count != 0 for count in pc.unique(files.bounds(field.field_id).nan_count).to_pylist())

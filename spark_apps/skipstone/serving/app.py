@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from skipstone.query.residuals import CLIENT_HEADER
 from skipstone.serving.answers import NO_PLAN, UNSUPPORTED, Passed, Refused, unavailable
 from skipstone.serving.health import Readiness
 from skipstone.serving.loading.sources import OpenTable, TableSource
@@ -91,11 +92,12 @@ class PlanningApp:
         require_framing(request)
         if self.answers is None:
             raise unavailable("the catalog has not answered yet since this server began: try again")
+        client = request.headers.get(CLIENT_HEADER, "")
         match request.method, target.route:
             case "POST", Route.PLAN:
-                work = _Work(self.planner.plan, self.measures.plan_ended, notes)
+                work = _Work(partial(self.planner.plan, client=client), self.measures.plan_ended, notes)
             case "POST", Route.TASKS:
-                work = _Work(self.planner.tasks, self.measures.page_ended, notes)
+                work = _Work(partial(self.planner.tasks, client=client), self.measures.page_ended, notes)
             case _, Route.PLAN_ID:
                 message = "this server completes every plan at once and keeps none: send the scan again"
                 raise Refused(404, NO_PLAN, message)

@@ -19,13 +19,14 @@ from skipstone_core.errors import BadData, BadSpec
 
 from skipstone.indexes.found import IndexHeads
 from skipstone.query.readplan import ReadOptions
+from skipstone.query.residuals import reads_null
 from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
 from skipstone.serving.answers import BAD_REQUEST, NO_SNAPSHOT, NO_TASK, UNSUPPORTED, Refused, bad_request
 from skipstone.serving.measures import PlanningMeasures
 from skipstone.serving.pages import PageSeal, TaskPage, digest_of
 from skipstone.serving.questions import read_plan_task, read_scan_request
 from skipstone.serving.verifying import PlanVerifier
-from skipstone.tables.describing.tasks import describe_tasks
+from skipstone.tables.describing.tasks import describe_tasks, describe_tasks_without_null
 from skipstone.tables.filesets import FileSet, known_file_set
 
 #: About how many bytes an answer has at most; a page holds fewer files when each takes more.
@@ -54,6 +55,7 @@ class _Described:
 
     residual: Any
     bounds: tuple[int, ...]
+    tells_null: bool
 
 
 class ScanPlanner:
@@ -71,23 +73,23 @@ class ScanPlanner:
             index_namespace=settings.warehouse.index_namespace, heads=IndexHeads(_HEADS_SECONDS)
         )
 
-    def plan(self, table: Table, body: bytes) -> PlanAnswer:
-        """The answer to a request for a plan of ``table``.
+    def plan(self, table: Table, body: bytes, client: str = "") -> PlanAnswer:
+        """The answer to a request for a plan of ``table``. ``client``: how the caller's program calls itself.
 
         Raises Refused: 400 for a filter that cannot be read, 404 for a snapshot that is gone; RuntimeError when files
         are missing from the plan; and what reading manifests raises.
         """
-        request = read_scan_request(body)
+        request = read_scan_request(body, client)
         with self._measures.part("plan"):
             plan = self._planned(table, request)
         with self._measures.part("describe"):
-            parts = self._first_page(table, plan, _described(plan))
+            parts = self._first_page(table, plan, _described(plan, client))
         self._count(plan)
         if self._verifier is not None:
             self._verifier.offer(table, plan)
         return PlanAnswer(parts, len(plan.files), len(plan.ordinals))
 
-    def tasks(self, table: Table, body: bytes) -> PlanAnswer:
+    def tasks(self, table: Table, body: bytes, client: str = "") -> PlanAnswer:
         """The page that a token stands for.
 
         Raises Refused: 400 for a token that is damaged or of another table, 404 for one of a snapshot that is gone.
@@ -99,7 +101,8 @@ class ScanPlanner:
         if (len(page.ordinals) and page.ordinals[-1] >= len(files)) or digest_of(files, page.ordinals) != page.digest:
             raise Refused(404, NO_TASK, _RENUMBERED)
         with self._measures.part("describe"):
-            tasks = _told(table, files, page.ordinals, _Described(page.residual, page.bounds))
+            shared = _Described(page.residual, page.bounds, reads_null(client))
+            tasks = _told(table, files, page.ordinals, shared)
         return PlanAnswer([b"{", *tasks, b"}"], len(files), len(page.ordinals))
 
     def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
@@ -163,7 +166,7 @@ def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
         raise Refused(404, NO_TASK, message, outcome="absent") from None
 
 
-def _described(plan: PlannedScan) -> _Described:
+def _described(plan: PlannedScan, client: str) -> _Described:
     """What all pages share. Raises Refused (413) for a residual that no answer could tell with every file."""
     size = len(json.dumps(plan.residual))
     if size > _RESIDUAL_BYTES:
@@ -172,13 +175,14 @@ def _described(plan: PlannedScan) -> _Described:
             "or let the client plan this read (scan-planning-mode client)"
         )
         raise Refused(413, BAD_REQUEST, message)
-    return _Described(plan.residual, plan.bounds_of)
+    return _Described(plan.residual, plan.bounds_of, reads_null(client))
 
 
 def _told(table: Table, files: FileSet, ordinals: npt.NDArray[np.int64], shared: _Described) -> list[bytes]:
     """Tasks of files. Raises Refused (406) for files that JSON cannot tell of."""
+    described = describe_tasks if shared.tells_null else describe_tasks_without_null
     try:
-        return describe_tasks(table, files, ordinals, shared.residual, with_bounds=shared.bounds)
+        return described(table, files, ordinals, shared.residual, with_bounds=shared.bounds)
     except BadData as error:
         message = f"{str(error).rstrip('.')}; let the client plan this read (scan-planning-mode client)"
         raise Refused(406, UNSUPPORTED, message) from None

@@ -14,8 +14,8 @@ from skipstone.serving.transport.intake import read_object
 _INCREMENTAL: Final = ("start-snapshot-id", "end-snapshot-id")
 
 
-def read_scan_request(body: bytes) -> ScanRequest:
-    """The scan that ``body`` asks for.
+def read_scan_request(body: bytes, client: str) -> ScanRequest:
+    """The scan that ``body`` asks for; ``client``: how who sends it calls itself.
 
     Raises Refused: 400 for a field of another type, 406 for the changes between two snapshots.
     """
@@ -35,6 +35,7 @@ def read_scan_request(body: bytes) -> ScanRequest:
         case_sensitive=_flag(asked, "case-sensitive", usual=True),
         use_snapshot_schema=_flag(asked, "use-snapshot-schema", usual=False),
         stats_fields=_names(asked, "stats-fields"),
+        client=client,
     )
 
 

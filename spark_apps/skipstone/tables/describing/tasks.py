@@ -54,7 +54,25 @@ def describe_tasks(
     expression as JSON that every task carries, ``True`` for none. ``with_bounds``: field ids of the columns whose
     counts and bounds are told. Raises BadData for partition values that JSON cannot have.
     """
-    described = _Described(table, files, json.dumps(residual, separators=(",", ":")), with_bounds)
+    return _members(files, all_texts(table, files.spec_ids, files.schema), ordinals, residual, with_bounds)
+
+
+def describe_tasks_without_null(
+    table: Table, files: FileSet, ordinals: Sequence[int] | Ordinals, residual: Any, *, with_bounds: Sequence[int] = ()
+) -> list[bytes]:
+    """As describe_tasks, but a partition with a null has no values: PyIceberg refuses null there, and needs none."""
+    texts = all_texts(table, files.spec_ids, files.schema, tells_null=False)
+    return _members(files, texts, ordinals, residual, with_bounds)
+
+
+def _members(
+    files: FileSet,
+    texts: Mapping[int, PartitionTexts],
+    ordinals: Sequence[int] | Ordinals,
+    residual: Any,
+    with_bounds: Sequence[int],
+) -> list[bytes]:
+    described = _Described(files, texts, json.dumps(residual, separators=(",", ":")), with_bounds)
     tasks = list(described.tasks(np.asarray(ordinals, np.int64)))
     deletes = described.deletes.texts
     tail = [b'],"delete-files":[', ",".join(deletes).encode(), b"]"] if deletes else [b"]"]
@@ -64,11 +82,13 @@ def describe_tasks(
 class _Described:
     """What all tasks of an answer have in common."""
 
-    def __init__(self, table: Table, files: FileSet, residual: str, with_bounds: Sequence[int]) -> None:
+    def __init__(
+        self, files: FileSet, texts: Mapping[int, PartitionTexts], residual: str, with_bounds: Sequence[int]
+    ) -> None:
         self._files = files
         self._residual = residual
         self._bounds = np.array(sorted(with_bounds), np.int32)
-        self._partitions = _Heads(files, all_texts(table, files.spec_ids, files.schema))
+        self._partitions = _Heads(files, texts)
         self.deletes = NumberedDeletes(self._partitions.texts)
 
     def tasks(self, ordinals: Ordinals) -> Iterator[bytes]:

@@ -54,8 +54,11 @@ _LAST_PLAIN_YEAR = 9999
 class PartitionTexts:
     """The partitions of one spec as JSON: lists of values in the order of its fields."""
 
-    def __init__(self, table: Table, spec: PartitionSpec, read_in: Schema) -> None:
-        """``read_in``: the schema in which rows are read, which may be older than the table's."""
+    def __init__(self, table: Table, spec: PartitionSpec, read_in: Schema, *, tells_null: bool = True) -> None:
+        """``read_in``: the schema in which rows are read, which may be older than the table's. ``tells_null``: else
+        a partition with a null has no values at all.
+        """
+        self._tells_null = tells_null
         self._types = partition_types(table, spec)
         self._names = [field.name for field in spec.fields]
         self._known: list[dict[Any, str]] = [{} for _ in self._types]
@@ -65,6 +68,8 @@ class PartitionTexts:
 
     def of(self, partition: Partition) -> str:
         """The JSON of a partition; raises BadData for a value that JSON cannot have."""
+        if not self._tells_null and None in partition:
+            return "[]"
         return f"[{','.join(self._value(place, value) for place, value in enumerate(partition))}]"
 
     def _value(self, place: int, value: Any) -> str:
@@ -193,7 +198,9 @@ def _time(units: int, digits: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:0{digits}}"
 
 
-def all_texts(table: Table, spec_ids: Sequence[int], read_in: Schema) -> dict[int, PartitionTexts]:
+def all_texts(
+    table: Table, spec_ids: Sequence[int], read_in: Schema, *, tells_null: bool = True
+) -> dict[int, PartitionTexts]:
     """The texts of some specs by their ids, see PartitionTexts."""
     specs = table.specs()
-    return {spec_id: PartitionTexts(table, specs[spec_id], read_in) for spec_id in spec_ids}
+    return {spec_id: PartitionTexts(table, specs[spec_id], read_in, tells_null=tells_null) for spec_id in spec_ids}
