@@ -165,11 +165,14 @@ def _points_mask(test: Points, lower: _Ends, upper: _Ends) -> Mask:
 def _range_mask(test: Range, lower: _Ends, upper: _Ends) -> Mask:
     mask = np.ones(len(lower.known), np.bool_)
     if test.lower is not None:
-        least = _as_numpy(pa.repeat(test.lower, 1))[0]
-        ends = upper.values[upper.known]
+        least, ends = _alone(test.lower), upper.values[upper.known]
         mask[upper.known] &= (ends > least if test.lower_open else ends >= least).astype(np.bool_)
     if test.upper is not None:
-        greatest = _as_numpy(pa.repeat(test.upper, 1))[0]
-        ends = lower.values[lower.known]
+        greatest, ends = _alone(test.upper), lower.values[lower.known]
         mask[lower.known] &= (ends < greatest if test.upper_open else ends <= greatest).astype(np.bool_)
     return mask
+
+
+def _alone(value: pa.Scalar) -> npt.NDArray[np.generic]:
+    """An array of one value: NumPy cuts zeros off the end of a text or bytes that it compares as it is."""
+    return _as_numpy(pa.repeat(value, 1))
