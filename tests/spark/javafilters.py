@@ -1,4 +1,4 @@
-"""Iceberg's Java library as the judge of filters: classes compiled in Spark's JVM do much in one call.
+"""Iceberg's Java library as the judge of filters and scans: classes compiled in Spark's JVM do much in one call.
 
 Their sources, in `java/`, are Java that Janino compiles: no generics, no lambdas.
 """
@@ -62,3 +62,44 @@ class JavaJudge:
             return Verdict(None, None)
         written, _, verdicts = told.rpartition("\n")
         return Verdict(json.loads(written), [letter == "T" for letter in verdicts])
+
+
+class JavaFile(NamedTuple):
+    """How Java sees a file for a filter: ``passing`` rows of ``rows``, and those that pass each part of it."""
+
+    path: str
+    is_planned: bool
+    rows: int
+    passing: int
+    passing_parts: tuple[int, ...]
+
+
+class JavaScan(NamedTuple):
+    """A scan as Java plans it. ``selecting``: for each part, whether Java trusts the list for it and tests no row."""
+
+    selecting: tuple[bool, ...]
+    files: list[JavaFile]
+
+
+class JavaPlanner:
+    """Makes tables of files without content, and plans scans of them as Iceberg's own clients do."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.java = JavaClass(spark, "PlannedTables", JavaJudge(spark).java)
+
+    def build(self, location: str, schema: Any, spec: Any, steps: Any) -> str:
+        """Make a table; give where its metadata is."""
+        return self.java.call("build", location, json.dumps(schema), json.dumps(spec), json.dumps(steps))
+
+    def plan(self, location: str, parts: list[Any], *, case_sensitive: bool) -> JavaScan | None:
+        """Plan a scan for a conjunction of filters; None when Java refuses it."""
+        told = self.java.call("plan", location, json.dumps(parts), case_sensitive)
+        if told.startswith("R"):
+            return None
+        selecting, *lines = told.split("\n")
+        return JavaScan(tuple(letter == "T" for letter in selecting), [_file(line) for line in lines])
+
+
+def _file(line: str) -> JavaFile:
+    path, planned, rows, passing, *parts = line.rsplit(" ", maxsplit=line.count(" "))
+    return JavaFile(path, planned == "1", int(rows), int(passing), tuple(map(int, parts)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -78,6 +78,14 @@ class Column:
     kind: Kind
     is_required: bool = False
 
+    def renamed(self, name: str) -> Column:
+        """The column under another name."""
+        return replace(self, name=name)
+
+    def typed(self, kind: Kind) -> Column:
+        """The column after its type was promoted."""
+        return replace(self, kind=kind)
+
 
 def nearest_float(value: float) -> float:
     """The value that a column of 32 bits holds of ``value``."""
@@ -119,12 +127,12 @@ def schemas(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> list[Column]:
 
 
 @st.composite
-def rows(draw: st.DrawFn, columns: list[Column]) -> list[list[Any]]:
-    """Some rows, a value or null for each column."""
+def rows(draw: st.DrawFn, columns: list[Column], most: int = 8) -> list[list[Any]]:
+    """At least one row, a value or null for each column."""
     kinds = [
         random_value(column.kind) if column.is_required else st.none() | random_value(column.kind) for column in columns
     ]
-    return draw(st.lists(st.tuples(*kinds).map(list), min_size=1, max_size=8))
+    return draw(st.lists(st.tuples(*kinds).map(list), min_size=1, max_size=most))
 
 
 def literals_of(column: Column, place: int, data: list[list[Any]]) -> st.SearchStrategy[Any]:

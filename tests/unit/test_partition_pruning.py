@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, rewrite_not
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import TimeTransform
+from pyiceberg.transforms import TimeTransform, parse_transform
 from pyiceberg.typedef import Record
 from skipstone.query.partitioning import partition_mask
 from skipstone_core.language.filters import Unjudged, leaves
 
 from tests.examples import cases
-from tests.unit.filter_cases import CLEAR, KINDS
-from tests.unit.partition_cases import PartitionedTable, partition_of, partitioned, schema_of, specs
+from tests.unit.filter_cases import CLEAR, KINDS, Column, read_of
+from tests.unit.partition_cases import PartitionedTable, partition_of, partitioned, schema_of, specs, transforms_of
 from tests.unit.test_filters_random import _Case, _cases, _kept_by_pyiceberg, _read
 
 
@@ -66,3 +68,39 @@ def test_what_pyiceberg_rules_out_is_ruled_out(data: st.DataObject) -> None:
             for field, value in zip(spec.fields, partition, strict=True)
         )
         assert not is_kept or is_early or kept_by_pyiceberg(case, spec, partition), (spec, partition)
+
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "not-eq": operator.ne,
+    "lt": operator.lt,
+    "lt-eq": operator.le,
+    "gt": operator.gt,
+    "gt-eq": operator.ge,
+}
+
+
+def _as_json(value: object) -> Any:
+    return value.hex() if isinstance(value, bytes) else value if isinstance(value, int) else str(value)
+
+
+@settings(max_examples=cases(150, 3000))
+@given(st.data())
+def test_a_test_of_a_transform_is_judged_in_full_by_the_column_itself(data: st.DataObject) -> None:
+    """Iceberg's own clients take it for a test of the column, and then test no row."""
+    kind = data.draw(st.sampled_from([each for each in KINDS if len(transforms_of(Column(1, "c", each))) > 1]))
+    column = Column(1, "c", kind)
+    name = data.draw(st.sampled_from([each for each in transforms_of(column) if each != "identity"]))
+    spec, own = (
+        PartitionSpec(PartitionField(1, 1000, parse_transform(each), "p"), spec_id=0) for each in (name, "identity")
+    )
+    values = [each for each in kind.values if not isinstance(each, int) or abs(each) < 2**31 - 1]
+    rows = [[value] for value in data.draw(st.lists(st.none() | st.sampled_from(values), min_size=1, max_size=5))]
+    made = [partition_of(spec, [column], row)[0] for row in rows]
+    literal = data.draw(st.sampled_from([partition_of(spec, [column], [value])[0] for value in values]))
+    test = data.draw(st.sampled_from([*OPERATORS]))
+    term = {"type": "transform", "transform": name, "term": "c"}
+    tree = read_of([column], {"type": test, "term": term, "value": _as_json(literal)}, case_sensitive=True)
+    found = partitioned([column], [own], [(0, partition_of(own, [column], row)) for row in rows])
+    expected = [test == "not-eq" if each is None else OPERATORS[test](each, literal) for each in made]
+    assert partition_mask(tree, found.files, found.table).mask.tolist() == expected

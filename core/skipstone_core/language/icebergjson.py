@@ -222,9 +222,12 @@ class _Reader:
 
 
 def _unary(operand: _Operand, operator: FilterOperator) -> Filter:
+    """A transform makes null of null and of nothing else, so that the column is asked."""
     if operand.term is None:
         return operand.unjudged()
-    if operator in ("is-nan", "not-nan") and operand.type_name not in ("float", "double"):
+    if operator in ("is-null", "not-null"):
+        return ColumnTest(Term(operand.term.field_id), operator)
+    if operand.type_name not in ("float", "double"):
         return Never() if operator == "is-nan" else Always()
     return ColumnTest(operand.term, operator)
 

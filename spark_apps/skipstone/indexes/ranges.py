@@ -165,11 +165,11 @@ def _points_mask(test: Points, lower: _Ends, upper: _Ends) -> Mask:
 def _range_mask(test: Range, lower: _Ends, upper: _Ends) -> Mask:
     mask = np.ones(len(lower.known), np.bool_)
     if test.lower is not None:
-        least, ends = _alone(test.lower), upper.values[upper.known]
-        mask[upper.known] &= (ends > least if test.lower_open else ends >= least).astype(np.bool_)
+        above = np.greater if test.lower_open else np.greater_equal
+        mask[upper.known] &= above(upper.values[upper.known], _alone(test.lower))
     if test.upper is not None:
-        greatest, ends = _alone(test.upper), lower.values[lower.known]
-        mask[lower.known] &= (ends < greatest if test.upper_open else ends <= greatest).astype(np.bool_)
+        below = np.less if test.upper_open else np.less_equal
+        mask[lower.known] &= below(lower.values[lower.known], _alone(test.upper))
     return mask
 
 

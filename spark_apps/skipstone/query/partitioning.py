@@ -124,7 +124,11 @@ class _Judge:
     def _test(self, test: ColumnTest, columns: _Columns) -> Mask:
         mask = np.ones(columns.count, np.bool_)
         for place, source_id, projection in self._fields:
-            if source_id == test.term.field_id and (found := projection.project(test)) and projection.kind:
+            if source_id != test.term.field_id:
+                continue
+            if test.term.transform != IDENTITY and (applied := projection.applied(test.term.transform)):
+                mask &= columns.applied(place, applied, test)
+            elif (found := projection.project(test)) and projection.kind:
                 column = columns.column(place, projection.kind)
                 mask &= column.passes(found) | projection.uncertain(column)
         return mask
@@ -152,6 +156,13 @@ class _Columns:
         if found is None:
             found = self._known[place, kind] = ValueColumn(self.values[place], kind)
         return found
+
+    def applied(self, place: int, projection: FieldProjection, test: ColumnTest) -> Mask:
+        """Which values pass a test on what a transform makes of them."""
+        found, kind = projection.project(test), projection.kind
+        if found is None or kind is None:
+            return np.ones(self.count, np.bool_)
+        return ValueColumn(projection.values_of(self.values[place]), kind).passes(found)
 
 
 class _PartitionValues:

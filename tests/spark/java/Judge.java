@@ -31,7 +31,7 @@ public class Judge {
     try {
       Expression filter = ExpressionParser.fromJson(filterJson);
       written = ExpressionParser.toJson(filter);
-      Expression positive = withoutNulls(Expressions.rewriteNot(filter));
+      Expression positive = withoutNulls(Expressions.rewriteNot(filter), schema.asStruct(), caseSensitive);
       evaluator = new Evaluator(schema.asStruct(), positive, caseSensitive);
     } catch (RuntimeException refusal) {
       return "R" + refusal;
@@ -44,18 +44,28 @@ public class Judge {
     return written + "\n" + verdicts;
   }
 
-  /** Order puts null first when rows are evaluated, while scans leave it out by its counts: as all engines mean it. */
-  public static Expression withoutNulls(Expression filter) {
+  /**
+   * Order puts null first when rows are evaluated, while scans leave it out by its counts: as all engines mean it. What
+   * compares with a value beyond the type is not a test, for scans either.
+   */
+  public static Expression withoutNulls(Expression filter, Types.StructType struct, boolean caseSensitive) {
     if (filter instanceof And) {
-      return Expressions.and(withoutNulls(((And) filter).left()), withoutNulls(((And) filter).right()));
+      return Expressions.and(
+          withoutNulls(((And) filter).left(), struct, caseSensitive),
+          withoutNulls(((And) filter).right(), struct, caseSensitive));
     }
     if (filter instanceof Or) {
-      return Expressions.or(withoutNulls(((Or) filter).left()), withoutNulls(((Or) filter).right()));
+      return Expressions.or(
+          withoutNulls(((Or) filter).left(), struct, caseSensitive),
+          withoutNulls(((Or) filter).right(), struct, caseSensitive));
     }
-    if (filter.op() == Expression.Operation.LT || filter.op() == Expression.Operation.LT_EQ) {
-      return Expressions.and(Expressions.notNull((UnboundTerm) ((UnboundPredicate) filter).term()), filter);
+    if (filter.op() != Expression.Operation.LT && filter.op() != Expression.Operation.LT_EQ) {
+      return filter;
     }
-    return filter;
+    Expression bound = ((UnboundPredicate) filter).bind(struct, caseSensitive);
+    boolean isTest = bound.op() != Expression.Operation.TRUE && bound.op() != Expression.Operation.FALSE;
+    Expression notNull = Expressions.notNull((UnboundTerm) ((UnboundPredicate) filter).term());
+    return isTest ? Expressions.and(notNull, filter) : filter;
   }
 
   public static StructLike record(Schema schema, JsonNode row) {
