@@ -172,6 +172,7 @@ def count_on(measures: PlanningMeasures) -> None:
     for use in USES:
         if use != "broken":
             measures.index_used(use)
+    measures.verified("right")
     for kind in UPSTREAM_ERRORS:
         measures.upstream_failed(kind)
     for part in PARTS:
