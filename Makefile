@@ -13,7 +13,7 @@ LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.
 	manifest_decodes.py)
 # What is run against the oldest and the newest Kubernetes that is pinned, besides the one of the cluster.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
-	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
+	admission.py accepted_settings.py columns_printed.py runtime_adapter.py planning_server.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 # Programs for a shell. Those of Python have a suffix.
 SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from kubernetes import client
+from kubernetes.client.exceptions import NotFoundException
 
 PODS = "app.kubernetes.io/component=planning"
 
@@ -22,5 +24,7 @@ class ServerPods:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for pod in found:
             body = {"status": {"phase": "Running", "conditions": [ready]}}
-            self.core.patch_namespaced_pod_status(pod.metadata.name, self.namespace, body)
+            # A rollout may have taken it away since.
+            with suppress(NotFoundException):
+                self.core.patch_namespaced_pod_status(pod.metadata.name, self.namespace, body)
         return found

@@ -37,8 +37,8 @@ def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.Monkey
     return lambda scenario: run_scenario(control_plane, namespace, scenario)
 
 
-def data_claim() -> Obj:
-    found = claim()
+def data_claim(mode: str = "ReadWriteOnce") -> Obj:
+    found = claim(mode)
     found["spec"] |= {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}
     return found
 
@@ -57,10 +57,12 @@ def test_replicas_get_ready_are_rolled_and_go(
         return told and f'"{mode}"' in settings["data"].get("planning.json", "")
 
     async def scenario(site: Site) -> None:
-        await site.apply(data_claim(), warehouse(**REST, planning={}, spark={"podTemplate": POD_TEMPLATE}))
+        shared = data_claim("ReadWriteMany")
+        await site.apply(shared, warehouse(**REST, planning={}, spark={"podTemplate": POD_TEMPLATE}))
         await site.until(lambda: serving(site, 2, "OptIn"), "two replicas")
         assert (await site.status("Warehouse", "main"))["planning"]["url"] == f"http://{NAME}.{namespace}.svc:8181"
         await site.holds("Warehouse", "main", "Ready")
+        assert await site.get("PodDisruptionBudget", NAME) is not None
         # What the API server fills in, and what other controllers write, is no reason to write again.
         before = len(site.kube.writes)
         for _ in range(4):

@@ -117,6 +117,8 @@ def test_ready_replicas_make_it_ready_and_the_warehouse_current() -> None:
     assert told(world) == ("True", Reason.SERVING)
     assert message(world) == "2 of 2 replicas of the planning server are ready"
     assert planning(world)["readyReplicas"] == 2
+    told_of = [(one.type.value, one.reason.value) for one in world.events.records if "planning" in one.note]
+    assert told_of == [("Normal", Reason.REPLICAS_PENDING), ("Normal", Reason.SERVING)]
     assert compute(world.kube.objects["Warehouse", "lake", "main"]) == CURRENT
 
 
@@ -216,6 +218,15 @@ def test_what_is_no_longer_wanted_goes() -> None:
     assert deployment(world)["spec"]["template"]["spec"]["serviceAccountName"] == "reader"
     ask(world, lambda spec: spec.pop("replicas"))
     assert "PodDisruptionBudget" in kinds(world)
+
+
+def test_replicas_that_share_a_node_do_not_keep_it_from_being_drained() -> None:
+    world = ready(served({"replicas": 2}, modes=("ReadWriteOnce",)))
+    spec = deployment(world)["spec"]["template"]["spec"]
+    (term,) = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = deployment(world)["spec"]["template"]["metadata"]["labels"]
+    assert term["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert kinds(world) == {*PLANNING_KINDS, "Secret"} - {"PodDisruptionBudget"}
 
 
 @pytest.mark.parametrize("kind", PLANNING_KINDS)

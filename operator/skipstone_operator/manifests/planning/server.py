@@ -50,12 +50,14 @@ def build_server(server: PlanningServer) -> tuple[dict[str, Any], ...]:
 
     What is not among them is not wanted. Raises BadSpec for a podTemplate that is not allowed.
     """
+    # Pods that must share a node cannot leave it one by one: a budget would keep that node from being drained.
+    has_budget = server.pod.replicas > 1 and not server.place.one_node
     built = [
         *([_service_account(server)] if server.own_account else []),
         _conf_map(server),
         _network_policy(server),
         _service(server),
-        *([_disruption_budget(server)] if server.pod.replicas > 1 else []),
+        *([_disruption_budget(server)] if has_budget else []),
         _deployment(server),
     ]
     return tuple(map(_hashed, built))
