@@ -10,15 +10,16 @@ import pytest
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.reader import DoubleReader
 from pyiceberg.expressions import EqualTo
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from skipstone.query import read
 from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
-from skipstone.tables.decoding.manifests import live_entries
+from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
 from skipstone.tables.filesets import read_file_set
 
 from tests.spark.index_bed import Lake
+from tests.unit.manifest_files import BY_EVERYTHING, IO, data_file, written_manifest
 
 VALUES = [0.1, 1e300, 5e-324, 2.0]
 
@@ -42,6 +43,21 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
     made.table().append(pa.table({"c": VALUES}))
     yield made
     made.catalog.close()
+
+
+def test_the_two_zeros_are_two_partitions(tmp_path: Path) -> None:
+    places = {field.name: place for place, field in enumerate(BY_EVERYTHING.fields)}
+    zeros = [0.0, -0.0, 0.0, -0.0]
+    found = []
+    for value in zeros:
+        partition: list[object] = [None] * len(places)
+        partition[places["p4"]] = partition[places["p5"]] = value
+        file = data_file(partition=partition)
+        found.append(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=77, data_file=file))
+    (decoded,), _ = read_data_manifests([written_manifest(tmp_path, found, spec=BY_EVERYTHING)], IO)
+    read = [(decoded.partition(row)[places["p4"]], decoded.partition(row)[places["p5"]]) for row in range(4)]
+    assert [str(pair) for pair in read] == [str((value, value)) for value in zeros]
+    assert len(decoded.partitions) == 2
 
 
 def test_a_read_is_exact_and_leaves_pyiceberg_as_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Values of one partition field as an array, and which of them pass a test.
 
 Whole numbers stand for everything that is discrete: integers, days, microseconds, unscaled decimals, booleans. Floats
-compare as Spark's do: NaN equals itself and is the greatest, and the two zeros are equal. Must not know transforms.
+compare as Spark's do: NaN equals itself and is the greatest, and the two zeros are equal; a zero also passes where it
+does by Iceberg's order, in which they differ. Must not know transforms.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class ValueColumn:
                 is_nan = np.isnan(self.numbers.astype(np.float64)) & ~self.nulls
                 return is_nan if test.operator == "is-nan" else ~is_nan
             case "!=" | "not-in" | "not-starts-with":
-                return ~self._compare(CodedTest(_TRUE_FOR_NULL[test.operator], test.values)) | self.nulls
+                opposite = self._compare(CodedTest(_TRUE_FOR_NULL[test.operator], test.values))
+                return ~opposite | self._other_zeros(test) | self.nulls
             case _:
                 return self._compare(test) & ~self.nulls
 
@@ -129,7 +131,20 @@ class ValueColumn:
         if test.operator in ("=", "in"):
             return np.isin(numbers, values) | (np.isnan(numbers) & bool(np.isnan(values).any()))
         greater = np.isnan(numbers) & (test.operator in (">", ">="))
-        return _ordered(numbers, test.operator, float(values[0])) | greater
+        return _ordered(numbers, test.operator, float(values[0])) | greater | self._other_zeros(test)
+
+    def _other_zeros(self, test: CodedTest) -> Mask | bool:
+        """Zeros that pass by Iceberg's order of floats, in which the negative one comes first and is not the other."""
+        signs = {math.copysign(1, value) for value in test.values if isinstance(value, float) and value == 0}
+        if not signs or test.operator in ("<=", ">="):
+            return False
+        is_negative = np.signbit(self.numbers.astype(np.float64))
+        if test.operator in ("<", ">"):
+            others, ordered = (is_negative, 1.0) if test.operator == "<" else (~is_negative, -1.0)
+            has_other: Mask = others & (ordered in signs)
+        else:
+            has_other = ~np.where(is_negative, -1.0 in signs, 1.0 in signs)
+        return np.asarray(has_other & (self.numbers == 0), np.bool_)
 
     def _compare_texts(self, test: CodedTest) -> Mask:
         texts, kind = self._texts, self._texts.type

@@ -63,9 +63,31 @@ class DataManifest:
         return self.partitions[self.entries.column("partition")[row].as_py()]
 
 
+class _NegativeZero(float):
+    """The float -0.0, which is another partition than 0.0 and so does not equal it."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _NegativeZero)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, _NegativeZero)
+
+    def __hash__(self) -> int:
+        return hash(_NegativeZero)
+
+
+_NEGATIVE_ZERO = _NegativeZero(-0.0)
+
+
 def canonical_partition(values: Iterable[object]) -> Partition:
-    """The values as a hashable tuple in which every NaN is the same object.
+    """The values as a hashable tuple in which every NaN is the same object, and -0.0 is another value than 0.0.
 
     NaN equals itself by identity only, and deletes are found by partition.
     """
-    return tuple(math.nan if isinstance(value, float) and math.isnan(value) else value for value in values)
+    return tuple(_canonical(value) if isinstance(value, float) else value for value in values)
+
+
+def _canonical(value: float) -> float:
+    if value == 0:
+        return value if math.copysign(1, value) > 0 else _NEGATIVE_ZERO
+    return math.nan if math.isnan(value) else value
