@@ -265,6 +265,13 @@ def test_large_and_deep_filters_are_refused_and_wide_ones_are_planned(server: st
     assert answer.status_code == 413
 
 
+def test_long_heads_and_queries_are_refused(server: str, between: Guard) -> None:
+    answer = exchange(server, post(PLAN, "content-length: 2", f"x-long: {'a' * 100_000}"))
+    assert answer[:13] in (b"HTTP/1.1 431 ", b"")  # what was not read may take the answer with it
+    assert requests.get(f"{server}/v1/namespaces?parent={'a' * 20_000}", timeout=30).status_code == 414
+    assert all(path == "/v1/config" for _, path, _ in between.seen)
+
+
 def test_a_body_that_never_ends_is_cut_at_the_limit(server: str) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(2 * intake.BODY_BYTES // (1 << 20)):

@@ -59,7 +59,9 @@ _READERS: Final = 8
 #: Connections at once; one more gets 503.
 _CONNECTIONS: Final = 2000
 _KEEP_ALIVE_SECONDS: Final = 75
-_OPEN_AGAIN_SECONDS: Final = 1.0
+#: Between two attempts to open the catalog: twice as long each time, until ...
+_OPEN_AGAIN_SECONDS: Final = 0.5
+_OPEN_LATEST_SECONDS: Final = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -148,12 +150,14 @@ class Serving:
 
     async def _watch(self, app: PlanningApp, backend: Backend) -> None:
         """Open the catalog as soon as it answers, then look whether it still does."""
+        pause = _OPEN_AGAIN_SECONDS
         while app.answers is None:
             try:
                 app.answers = await asyncio.to_thread(backend.open)
             except DependencyUnavailable as error:
                 _log.warning("the catalog cannot be opened yet: %s", error)
-                await asyncio.sleep(_OPEN_AGAIN_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _OPEN_LATEST_SECONDS)
             except Exception:  # noqa: BLE001 - the server ends by it, whatever it is
                 _log.exception("the server cannot open its catalog")
                 self.exit_code = EXIT_BAD_SPEC

@@ -48,7 +48,7 @@ class _Streamed(StreamingResponse):
     def __init__(self, answer: httpx.Response, stack: AsyncExitStack) -> None:
         super().__init__(answer.aiter_raw(), answer.status_code)
         self._stack = stack
-        self.raw_headers = end_to_end(answer.headers.raw)
+        self.raw_headers = end_to_end(answer.headers.raw, (b"date",))  # this server's own is told
         length = answer.headers.get("content-length", "")
         if length.isdigit():
             self.raw_headers.append((b"content-length", length.encode()))

@@ -30,6 +30,8 @@ _NOT_SENT: Final = (
     *(b"if-modified-since", b"if-unmodified-since", b"if-range", b"range", b"x-iceberg-access-delegation"),
     b"idempotency-key",
 )
+#: What catalogs and those before them refuse for now.
+_PASSING: Final = frozenset({408, 425, 429})
 _TOLD: Final = ("content-type", "www-authenticate", "retry-after")
 
 
@@ -72,7 +74,7 @@ class UpstreamTables:
 
     async def _refusal(self, answer: httpx.Response) -> Exception:
         """What the caller gets in place of a plan."""
-        if answer.status_code not in (400, 401, 403, 404, 419):
+        if not 400 <= answer.status_code < 500 or answer.status_code in _PASSING:
             self._measures.upstream_failed("status")
             seconds = answer.headers.get("retry-after", "")
             return unavailable(
