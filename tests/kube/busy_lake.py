@@ -26,7 +26,14 @@ Obj = objects.Obj
 COMPACTED = {"compaction": {"minInputFiles": 2}}
 #: Opens in the first hour of a year only.
 CLOSED = {"schedule": "0 0 1 1 *", "duration": "1h"}
-CHANGED = {"rowsSource": 6, "rowsMatched": 3, "rowsUpdated": 2, "rowsDeleted": 1, "rowsInserted": 3}
+CHANGED = {
+    "rowsSource": 7,
+    "rowsMatched": 3,
+    "rowsUpdated": 2,
+    "rowsDeleted": 1,
+    "rowsInserted": 3,
+    "rowsUnmatchedUpdates": 1,
+}
 STAGES = {"read": 1200, "prune": 300, "rewrite": 2500, "commit": 90}
 WORK = {"filesRewritten": 2, "bytesRewritten": 4096, "filesDeleted": 2, "bytesDeleted": 4096}
 #: Healthy and unhealthy resources by kind and name: what kstatus says of each in the end, and what Argo CD says.
