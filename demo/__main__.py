@@ -7,6 +7,7 @@ suspended, queries in between, merges a CDC feed and verifies everything with en
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -48,6 +49,8 @@ class Demo:
             self.program("query", "nyc.flights")
         with step("resume: the index catches up"):
             self.resume()
+        with step("let plain Spark SQL and PyIceberg use the indexes, through the Warehouse's planning server"):
+            self.serve_others()
         with step("merge corrections, cancellations and added flights"):
             self.merge()
         with step("verify with plain Spark + Iceberg against a DuckDB replay of CSV and feed"):
@@ -84,6 +87,16 @@ class Demo:
         self.tables.run("patch", "si", "by-tailnum", "--type", "merge", "-p", '{"spec":{"suspend":false}}')
         self.watch("si", lambda: self.synced() == {"12/12"}, "both indexes cover 12 of 12 segments")
 
+    def serve_others(self) -> None:
+        """Start the server that plans scans, and ask it with engines that know nothing of Skipstone."""
+        patch = json.dumps({"spec": {"planning": self.storage.planning(self.tables)}})
+        print(f"$ kubectl patch wh flights --type merge -p '{patch}'")
+        self.tables.run("patch", "wh", "flights", "--type", "merge", "-p", patch)
+        self.wait("wh/flights", "PlanningReady", 300)
+        self.show("wh")
+        url = (self.tables.get("wh", "flights") or {})["status"]["planning"]["url"]
+        self.program("engines", "nyc.flights", DEMO_PLANNING_URL=url)
+
     def merge(self) -> None:
         """Apply the feed; then both indexes follow the segments that the merge wrote."""
         self.storage.widen(self.tables)
@@ -98,15 +111,17 @@ class Demo:
         skipped = files["total"] - files["candidate"]
         return f"the merge skipped {skipped} of {files['total']} files and rewrote {files['rewritten']}."
 
-    def program(self, name: str, *arguments: str) -> None:
+    def program(self, name: str, *arguments: str, **environment: str) -> None:
         """Run a program of the demonstration on the Warehouse."""
-        self.task(name, "python", "-m", f"demo.{name}", self.storage.root, *arguments)
+        self.task(name, "python", "-m", f"demo.{name}", self.storage.root, *arguments, **environment)
 
-    def task(self, name: str, *command: str) -> None:
+    def task(self, name: str, *command: str, **environment: str) -> None:
         """Run a pod of the demonstration's image to its end and print what it says."""
         pod = f"demo-{name}"
         self.tables.run("delete", "pod", pod, "--ignore-not-found", "--wait=true")
-        self.tables.apply(self.storage.task(self.tables, pod, command))
+        made = self.storage.task(self.tables, pod, command)
+        made["spec"]["containers"][0]["env"] += [{"name": key, "value": value} for key, value in environment.items()]
+        self.tables.apply(made)
         self.tables.wait_for(f"pod {pod} ends", lambda: self.phase(pod) in {"Succeeded", "Failed"}, seconds=JOB_SECONDS)
         print(self.tables.run("logs", pod, "--tail=60"))
         if self.phase(pod) != "Succeeded":

@@ -48,6 +48,14 @@ class Lake(Protocol):
         """What a plain Spark session needs to read tables of the catalog."""
         ...
 
+    def planned_settings(self, url: str, token: str) -> dict[str, str]:
+        """What a plain Spark session needs to read them through the planning server at ``url``."""
+        ...
+
+    def reach(self) -> dict[str, str]:
+        """What PyIceberg needs to reach the files."""
+        ...
+
 
 def open_lake(root: str, environment: Mapping[str, str] = os.environ) -> Lake:
     """The Warehouse at ``root``: a folder, or s3://bucket/prefix."""
@@ -61,6 +69,12 @@ def open_lake(root: str, environment: Mapping[str, str] = os.environ) -> Lake:
         region=environment[REGION],
         catalog_uri=environment[CATALOG_URI],
     )
+
+
+def planned(url: str) -> dict[str, str]:
+    """Spark's settings of a REST catalog that leaves the choice of files to its server."""
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {f"{prefix}.type": "rest", f"{prefix}.uri": url, f"{prefix}.scan-planning-mode": "server"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,14 @@ class Volume:
             f"{prefix}.warehouse": str(self.root),
             "spark.driver.extraClassPath": CLASS_PATH,
         }
+
+    def planned_settings(self, url: str, token: str) -> dict[str, str]:
+        """Iceberg's REST catalog; the files are on the volume."""
+        return {**planned(url), f"spark.sql.catalog.{CATALOG}.token": token}
+
+    def reach(self) -> dict[str, str]:
+        """Nothing: the volume is mounted."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +147,7 @@ class Bucket:
 
     def catalog(self) -> Catalog:
         """The REST catalog; it gives no keys, so they are those of the environment."""
-        reach = {"s3.endpoint": self.endpoint, "s3.region": self.region, "s3.force-virtual-addressing": "false"}
-        return load_catalog(CATALOG, type="rest", uri=self.catalog_uri, **reach)
+        return load_catalog(CATALOG, type="rest", uri=self.catalog_uri, **self.reach())
 
     def spark_settings(self) -> dict[str, str]:
         """Iceberg's REST catalog, with Iceberg's own reader of S3."""
@@ -141,6 +162,14 @@ class Bucket:
             f"{prefix}.http-client.type": "urlconnection",
             "spark.driver.extraClassPath": CLASS_PATH,
         }
+
+    def planned_settings(self, url: str, token: str) -> dict[str, str]:
+        """The same with the server before the catalog, which asks nobody for a token here."""
+        return self.spark_settings() | planned(url)
+
+    def reach(self) -> dict[str, str]:
+        """Where the bucket is."""
+        return {"s3.endpoint": self.endpoint, "s3.region": self.region, "s3.force-virtual-addressing": "false"}
 
     def _store(self) -> S3Store:
         plaintext = self.endpoint.startswith("http://")

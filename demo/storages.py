@@ -5,6 +5,7 @@ Each storage makes what it needs, gives the Warehouse and the pods that reach it
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,6 +28,8 @@ CLAIM = "flights-data"
 VOLUME = "skipstone-demo-flights"
 BUCKET, PREFIX = "lake", "flights"
 EXECUTORS = 2
+#: The Secret with the token of those who read through the planning server, and the variable that holds it in pods.
+READERS, TOKEN = "flights-readers", "DEMO_PLANNING_TOKEN"
 SETTLE_SECONDS = 300.0
 
 
@@ -51,6 +54,10 @@ class Storage(Protocol):
 
     def task(self, kube: Kube, name: str, command: Sequence[str]) -> JsonObject:
         """A pod of the demonstration's image that reaches the Warehouse."""
+        ...
+
+    def planning(self, tables: Kube) -> JsonObject:
+        """``spec.planning`` of the Warehouse, and what it names."""
         ...
 
     def widen(self, tables: Kube) -> None:
@@ -84,7 +91,15 @@ class OnClaim:
     def task(self, kube: Kube, name: str, command: Sequence[str]) -> JsonObject:
         """A pod that mounts the claim."""
         policy = kube.images.pull_policy
-        return task_pod(name, kube.images.demo, command, claim=CLAIM, mount=MOUNT, pull_policy=policy)
+        token = {"secretKeyRef": {"name": READERS, "key": "tokens", "optional": True}}
+        env = [{"name": TOKEN, "valueFrom": token}]
+        return task_pod(name, kube.images.demo, command, env=env, claim=CLAIM, mount=MOUNT, pull_policy=policy)
+
+    def planning(self, tables: Kube) -> JsonObject:
+        """A token opens the front of the SQLite catalog."""
+        text = {"tokens": secrets.token_urlsafe(32)}
+        tables.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": READERS}, "stringData": text})
+        return {"tokensSecretRef": {"name": READERS}}
 
     def widen(self, tables: Kube) -> None:
         """The claim keeps all pods on one node, so drivers do everything."""
@@ -132,6 +147,10 @@ class InBucket:
             *(s3.key_variable(key, key) for key in s3.KEYS),
         ]
         return task_pod(name, kube.images.demo, command, env=env, pull_policy=kube.images.pull_policy)
+
+    def planning(self, tables: Kube) -> JsonObject:
+        """The catalog asks nobody for a token, and is within the cluster."""
+        return {"replicas": 1, "allowPlaintextTokens": True}
 
     def widen(self, tables: Kube) -> None:
         """Executors for the runs from now on: nothing ties them to a node."""
