@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers
-from demo.kube import Kube, KubeError, condition
+from demo.kube import Kube, KubeError, address, condition
 from demo.manifests import namespace
 from demo.storages import EXAMPLES, Storage, choose_storage, remove_volume
 
@@ -94,8 +94,7 @@ class Demo:
         self.tables.run("patch", "wh", "flights", "--type", "merge", "-p", patch)
         self.wait("wh/flights", "PlanningReady", 300)
         self.show("wh")
-        url = (self.tables.get("wh", "flights") or {})["status"]["planning"]["url"]
-        self.program("engines", "nyc.flights", DEMO_PLANNING_URL=url)
+        self.program("engines", "nyc.flights", DEMO_PLANNING_URL=address(self.tables, "flights-planning"))
 
     def merge(self) -> None:
         """Apply the feed; then both indexes follow the segments that the merge wrote."""

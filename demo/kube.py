@@ -96,6 +96,12 @@ class Kube:
             time.sleep(every)
 
 
+def address(kube: Kube, name: str) -> str:
+    """The address of the first port of a Service by its number: the embedded cluster has no DNS."""
+    spec = (kube.get("service", name) or {})["spec"]
+    return f"http://{spec['clusterIP']}:{spec['ports'][0]['port']}"
+
+
 def condition(resource: JsonObject | None, kind: str) -> JsonObject:
     """The condition of that type, or an empty object."""
     found = (resource or {}).get("status", {}).get("conditions", [])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from demo.kube import Kube
+from demo.kube import Kube, address
 from demo.manifests import CONTAINER_SECURITY, POD_SECURITY
 
 JsonObject = dict[str, Any]
@@ -46,12 +46,6 @@ def start(kube: Kube, *, buckets: Sequence[str], warehouses: Mapping[str, str]) 
     for name in (BUCKETS, CATALOG):
         kube.run("rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS}s")
     return endpoints
-
-
-def address(kube: Kube, name: str) -> str:
-    """The address of a Service by its number: the embedded cluster has no DNS."""
-    found = kube.get("service", name) or {}
-    return f"http://{found['spec']['clusterIP']}:{PORTS[name]}"
 
 
 def keys_secret(name: str) -> JsonObject:

@@ -26,6 +26,9 @@ COLLECTIONS = {
     **dict.fromkeys(("mj", "mergejob"), f"{OURS}/mergejobs"),
     **dict.fromkeys(("ms", "mergeschedule"), f"{OURS}/mergeschedules"),
     **dict.fromkeys(("pod", "pods"), "/api/v1/namespaces/{namespace}/pods"),
+    "deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "service": "/api/v1/namespaces/{namespace}/services",
+    "networkpolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
     "events": "/api/v1/namespaces/{namespace}/events",
     "namespace": "/api/v1/namespaces",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from demo.kube import condition
+from demo.kube import address, condition
 from tests.e2e.lake import PATIENCE, Lake, index, table, warehouse
 
 JsonObject = dict[str, Any]
@@ -29,19 +29,19 @@ def planned(lakes: dict[str, Lake]) -> Iterator[Lake]:
     lake = lakes["e2e-planning"]
     text = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {"tokens": TOKEN}}
     planning = {"tokensSecretRef": {"name": SECRET}, "resources": {"requests": {"cpu": "100m"}}}
-    lake.apply(text, warehouse(planning=planning), table())
+    lake.apply(text, warehouse(planning=planning), table(refreshIntervalSeconds=30))
     lake.until_condition("tbl", "people", "Ready")
     lake.append(*map(rows_of, range(1, SEGMENTS + 1)))
     lake.apply(index("by-name", ["name"]))
     lake.until("si", "by-name", lambda found: found.get("status", {}).get("synced") == f"{SEGMENTS}/{SEGMENTS}")
     yield lake
-    lake.apply(warehouse())
+    lake.apply(warehouse(), table(refreshIntervalSeconds=0))
 
 
 def test_stock_engines_open_the_one_file_that_matches(planned: Lake) -> None:
     ready = planned.until("wh", "lake", lambda found: condition(found, "PlanningReady").get("status") == "True")
-    url = ready["status"]["planning"]["url"]
-    told = planned.ask("planned", "planned.py", url, TOKEN, "db.people", "name", "m4")
+    assert ready["status"]["planning"]["url"] == f"http://{SERVER}.{planned.kube.namespace}.svc:8181"
+    told = planned.ask("planned", "planned.py", address(planned.kube, SERVER), TOKEN, "db.people", "name", "m4")
     expected = {"rows": [[4012, "m4"]], "files": SEGMENTS, "left": 1}
     assert told["pyiceberg"] == expected
     assert told["spark"] == expected
