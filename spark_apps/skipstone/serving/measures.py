@@ -60,10 +60,10 @@ class PlanningMeasures:
         self.registry.register(_Caches())
 
     def _counter(self, name: str, what: str, label: str, values: tuple[str, ...]) -> Counter:
-        found = Counter(f"{PREFIX}_{name}", what, [label], registry=self.registry)
+        counter = Counter(f"{PREFIX}_{name}", what, [label], registry=self.registry)
         for value in values:
-            found.labels(value)
-        return found
+            counter.labels(value)
+        return counter
 
     def plan_ended(self, outcome: str) -> None:
         """Count a plan."""

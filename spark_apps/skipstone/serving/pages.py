@@ -48,10 +48,10 @@ class TaskPage:
 def digest_of(files: FileSet, ordinals: npt.NDArray[np.int64]) -> str:
     """Tells whether ordinals still mean the same files."""
     paths = files.files["path"].combine_chunks().take(pa.array(ordinals))
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for buffer in paths.buffers()[1:]:  # where each path ends, and all of them one after the other
-        found.update(buffer or b"")
-    return found.hexdigest()
+        digest.update(buffer or b"")
+    return digest.hexdigest()
 
 
 class PageSeal:
@@ -96,10 +96,10 @@ class PageSeal:
 def _content(compressed: bytes) -> bytes:
     """What this server sealed, which is no bomb, but costs little to bound."""
     reader = zlib.decompressobj()
-    found = reader.decompress(compressed, _CONTENT_BYTES)
+    content = reader.decompress(compressed, _CONTENT_BYTES)
     if not reader.eof:
         raise _broken()
-    return found
+    return content
 
 
 def _broken() -> Refused:

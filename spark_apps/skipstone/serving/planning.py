@@ -113,9 +113,9 @@ class ScanPlanner:
             raise Refused(404, NO_SNAPSHOT, message, outcome="absent") from None
         except BadSpec as error:
             raise bad_request(str(error).rstrip(".")) from None
-        told = len(plan.ordinals) + sum(plan.left_out.values())
-        if told != len(plan.files):
-            raise RuntimeError(f"a plan tells of {told} files, and {len(plan.files)} are live")
+        counted = len(plan.ordinals) + sum(plan.left_out.values())
+        if counted != len(plan.files):
+            raise RuntimeError(f"a plan tells of {counted} files, and {len(plan.files)} are live")
         return plan
 
     def _options_for(self, table: Table) -> ReadOptions:

@@ -45,18 +45,18 @@ def read_plan_task(body: bytes) -> object:
 
 
 def _flag(asked: dict[str, Any], name: str, *, usual: bool) -> bool:
-    found = asked.get(name)
-    if found is None:
+    value = asked.get(name)
+    if value is None:
         return usual
-    if not isinstance(found, bool):
+    if not isinstance(value, bool):
         raise bad_request(f"{name} is neither true nor false: send one of them, or leave it out")
-    return found
+    return value
 
 
 def _names(asked: dict[str, Any], name: str) -> tuple[str, ...]:
-    found = asked.get(name)
-    if found is None:
+    value = asked.get(name)
+    if value is None:
         return ()
-    if not isinstance(found, list) or not all(isinstance(column, str) for column in found):
+    if not isinstance(value, list) or not all(isinstance(column, str) for column in value):
         raise bad_request(f"{name} is not a list of names: send names of columns, or leave it out")
-    return tuple(found)
+    return tuple(value)

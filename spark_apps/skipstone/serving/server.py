@@ -224,15 +224,15 @@ def _rest_backend(serving: Serving, measures: PlanningMeasures) -> Backend:
 def _sql_backend(serving: Serving) -> Backend:
     settings = serving.settings
     readers = PlanWorkers(_READERS, settings.upstream_timeout_seconds)
-    found: list[Catalog] = []
+    catalogs: list[Catalog] = []
 
     def opened() -> CatalogAnswers:
-        found[:] = [open_known_catalog(settings.warehouse)]
-        return FrontAnswers(CatalogFront(settings, found[0]), serving.tokens, readers)
+        catalogs[:] = [open_known_catalog(settings.warehouse)]
+        return FrontAnswers(CatalogFront(settings, catalogs[0]), serving.tokens, readers)
 
     def listed() -> None:
-        with catalog_answers(found[0].name):
-            found[0].list_namespaces()
+        with catalog_answers(catalogs[0].name):
+            catalogs[0].list_namespaces()
 
     async def ask() -> None:
         async with readers.admitted():

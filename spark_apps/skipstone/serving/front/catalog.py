@@ -47,14 +47,14 @@ class CatalogFront:
         with self._answering(parent):
             if parent and not self.catalog.namespace_exists(parent):
                 raise _no_namespace(parent)
-            found = self.catalog.list_namespaces(parent)
-        return json_response({"namespaces": sorted(list(levels) for levels in found), "next-page-token": None})
+            children = self.catalog.list_namespaces(parent)
+        return json_response({"namespaces": sorted(list(levels) for levels in children), "next-page-token": None})
 
     def namespace(self, levels: Identifier) -> Response:
         """The properties of a namespace."""
         with self._answering(levels):
-            found = self.catalog.load_namespace_properties(levels)
-        return json_response({"namespace": list(levels), "properties": found})
+            properties = self.catalog.load_namespace_properties(levels)
+        return json_response({"namespace": list(levels), "properties": properties})
 
     def tables(self, levels: Identifier) -> Response:
         """The tables in a namespace that are no indexes."""
@@ -62,29 +62,29 @@ class CatalogFront:
             if not self.catalog.namespace_exists(levels):
                 raise _no_namespace(levels)
             names = [identifier[-1] for identifier in self.catalog.list_tables(levels)]
-        told = [{"namespace": list(levels), "name": name} for name in sorted(names) if not is_index_table_name(name)]
-        return json_response({"identifiers": told, "next-page-token": None})
+        tables = [{"namespace": list(levels), "name": name} for name in sorted(names) if not is_index_table_name(name)]
+        return json_response({"identifiers": tables, "next-page-token": None})
 
     def table(self, identifier: Identifier, etag: str) -> Response:
         """A table with its metadata as it is stored; 304 when ``etag`` is that of the caller's copy."""
-        found = self.opened(identifier)
+        table = self.opened(identifier)
         config = self._storage()
-        named = json.dumps([found.metadata_location, config], sort_keys=True)
+        named = json.dumps([table.metadata_location, config], sort_keys=True)
         ours = f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"'
         if ours in {tag.strip().removeprefix("W/") for tag in etag.split(",")}:
             return Response(status_code=304, headers={"etag": ours})
         with catalog_answers(self.catalog.name):
-            stored = read_stored(found.io.new_input(found.metadata_location))
-        location = json.dumps(found.metadata_location)
-        told = f'{{"metadata-location":{location},"config":{json.dumps(config)},"metadata":'.encode() + stored + b"}"
-        return Response(told, 200, {"etag": ours}, "application/json")
+            stored = read_stored(table.io.new_input(table.metadata_location))
+        location = json.dumps(table.metadata_location)
+        body = f'{{"metadata-location":{location},"config":{json.dumps(config)},"metadata":'.encode() + stored + b"}"
+        return Response(body, 200, {"etag": ours}, "application/json")
 
     def opened(self, identifier: Identifier) -> Table:
         """A table that callers may load. Raises Refused (404) for others."""
         if not is_index_table_name(identifier[-1]):
-            found = self._loaded(identifier)
-            if INDEX_DEFINITION_PROPERTY not in found.properties:
-                return found
+            table = self._loaded(identifier)
+            if INDEX_DEFINITION_PROPERTY not in table.properties:
+                return table
         raise _no_table(identifier)
 
     def _loaded(self, identifier: Identifier) -> Table:
@@ -108,13 +108,13 @@ class CatalogFront:
 
     def _storage(self) -> dict[str, str]:
         """How tables' files are reached, without what is secret."""
-        told = self.catalog.properties
-        found = {name: told[name] for name in (S3_ENDPOINT, S3_REGION) if told.get(name)}
-        if region := told.get(S3_REGION):
-            found[_CLIENT_REGION] = region
-        if virtual := told.get(S3_FORCE_VIRTUAL_ADDRESSING):
-            found |= {S3_FORCE_VIRTUAL_ADDRESSING: virtual, _PATH_STYLE: str(virtual != "true").lower()}
-        return found
+        properties = self.catalog.properties
+        config = {name: properties[name] for name in (S3_ENDPOINT, S3_REGION) if properties.get(name)}
+        if region := properties.get(S3_REGION):
+            config[_CLIENT_REGION] = region
+        if virtual := properties.get(S3_FORCE_VIRTUAL_ADDRESSING):
+            config |= {S3_FORCE_VIRTUAL_ADDRESSING: virtual, _PATH_STYLE: str(virtual != "true").lower()}
+        return config
 
 
 def _no_table(identifier: Identifier) -> Refused:

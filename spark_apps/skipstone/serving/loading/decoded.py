@@ -63,8 +63,8 @@ class TaggedTables:
         """What is known of ``path``."""
         with self._lock:
             etag, key = self._kept.get(path, ("", ("", "")))
-        found = _decoded.peek(key) if etag else None
-        return None if found is None else TaggedTable(etag, found)
+        table = _decoded.peek(key) if etag else None
+        return None if table is None else TaggedTable(etag, table)
 
     def note(self, path: str, etag: str, table: DecodedTable) -> None:
         """Know from now on that ``etag`` is of ``table``."""
@@ -97,12 +97,12 @@ def _require_unplanned(config: object) -> None:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        found = from_json(body)
+        answer = from_json(body)
     except ValueError:
         raise _no_answer() from None
-    if not isinstance(found, dict):
+    if not isinstance(answer, dict):
         raise _no_answer()
-    return found
+    return answer
 
 
 def _parsed(metadata: dict[str, Any]) -> TableMetadata:

@@ -54,20 +54,20 @@ class OwnTables:
         uuid, location = str(decoded.metadata.table_uuid), decoded.metadata.location
         key = (identifier, uuid, location)
         with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = self._loaded(identifier, uuid).io
+            io = self._kept.get(key)
+        if io is None:
+            io = self._loaded(identifier, uuid).io
             with self._lock:
-                self._kept[key] = found
-        return found
+                self._kept[key] = io
+        return io
 
     def _loaded(self, identifier: Identifier, uuid: str) -> Table:
         name = ".".join(identifier)
         with catalog_answers(self._catalog.name):
             try:
-                found = self._catalog.load_table(identifier)
+                table = self._catalog.load_table(identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
                 raise Refused(404, NO_TABLE, f"the table {name} was dropped while its scan was planned") from None
-        if str(found.metadata.table_uuid) != uuid:
+        if str(table.metadata.table_uuid) != uuid:
             raise unavailable(f"the table {name} was replaced while its scan was planned: try again")
-        return found
+        return table

@@ -51,12 +51,12 @@ async def read_body(request: Request, limit: int = BODY_BYTES, seconds: float = 
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
-    found = bytearray()
+    body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
-                found += chunk
-                if len(found) > limit:
+                body += chunk
+                if len(body) > limit:
                     raise _too_large(limit)
     except TimeoutError:
         raise Refused(
@@ -64,7 +64,7 @@ async def read_body(request: Request, limit: int = BODY_BYTES, seconds: float = 
         ) from None
     except ClientDisconnect:
         raise bad_request("the connection ended before the body of the request did") from None
-    return bytes(found)
+    return bytes(body)
 
 
 _CLOSE: Final = {"connection": "close"}
@@ -78,12 +78,12 @@ def _too_large(limit: int) -> Refused:
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object in ``body``. Raises Refused (400)."""
     try:
-        found = json.loads(body, parse_constant=_no_constant)
+        value = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise bad_request("the body of the request is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise bad_request("the body of the request is not a JSON object")
-    return found
+    return value
 
 
 def _no_constant(name: str) -> Any:

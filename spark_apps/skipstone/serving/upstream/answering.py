@@ -49,8 +49,8 @@ class UpstreamAnswers:
         async with self._client.asked("GET", with_query(target.path, query), headers) as answer:
             body = await self._client.whole(answer, _CONFIG_BYTES)
             if answer.status_code != 200:
-                told = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
-                raise Passed(answer.status_code, body, told)
+                passed = {name: answer.headers[name] for name in _TOLD if name in answer.headers}
+                raise Passed(answer.status_code, body, passed)
         return json_response(planned_config(body, self._mode))
 
 

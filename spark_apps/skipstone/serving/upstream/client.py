@@ -80,18 +80,18 @@ class UpstreamClient:
 
     async def whole(self, answer: httpx.Response, limit: int = ANSWER_BYTES) -> bytes:
         """The decoded body of ``answer``. Raises Refused (503) when it is cut or longer than ``limit`` bytes."""
-        found = bytearray()
+        body = bytearray()
         try:
             async for chunk in answer.aiter_bytes():
-                found += chunk
-                if len(found) > limit:
+                body += chunk
+                if len(body) > limit:
                     raise unavailable(f"the catalog's answer has more than {limit:,} bytes: expire old snapshots")
         except httpx.TimeoutException:
             raise self.silent() from None
         except (httpx.TransportError, httpx.DecodingError):
             self._measures.upstream_failed("connection")
             raise unavailable("the catalog's answer was cut: try again") from None
-        return bytes(found)
+        return bytes(body)
 
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]], without: Sequence[bytes] = ()) -> Headers:

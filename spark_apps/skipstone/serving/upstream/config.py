@@ -20,25 +20,29 @@ _LEADING_AWAY: Final = frozenset({"uri", MODE})
 def planned_config(body: bytes, mode: PlanningMode) -> dict[str, Any]:
     """The answer to ``/v1/config`` made of the catalog's own. Raises Refused (503) when that is none."""
     try:
-        told = from_json(body)
+        config = from_json(body)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        config = None
+    if not isinstance(config, dict):
         raise unavailable("the catalog's configuration is not a JSON object: check spec.catalog.uri")
     return {
-        **told,
-        "defaults": {**_kept(told.get("defaults")), **mode_defaults(mode)},
-        "overrides": _kept(told.get("overrides")),
-        "endpoints": _endpoints(told.get("endpoints")),
+        **config,
+        "defaults": {**_kept(config.get("defaults")), **mode_defaults(mode)},
+        "overrides": _kept(config.get("overrides")),
+        "endpoints": _endpoints(config.get("endpoints")),
     }
 
 
 def _kept(properties: object) -> dict[str, Any]:
-    found = properties if isinstance(properties, dict) else {}
-    return {name: value for name, value in found.items() if name not in _LEADING_AWAY}
+    known = properties if isinstance(properties, dict) else {}
+    return {name: value for name, value in known.items() if name not in _LEADING_AWAY}
 
 
-def _endpoints(told: object) -> list[str]:
-    listed = [str(endpoint) for endpoint in told] if isinstance(told, list) and told else [*READING_ENDPOINTS, REPORTS]
-    reading = [endpoint for endpoint in listed if endpoint.startswith(("GET ", "HEAD ")) or endpoint == REPORTS]
-    return [endpoint for endpoint in reading if endpoint not in PLANNING_ENDPOINTS] + list(PLANNING_ENDPOINTS)
+def _endpoints(endpoints: object) -> list[str]:
+    listed = (
+        [str(endpoint) for endpoint in endpoints]
+        if isinstance(endpoints, list) and endpoints
+        else [*READING_ENDPOINTS, REPORTS]
+    )
+    reading = [path for path in listed if path.startswith(("GET ", "HEAD ")) or path == REPORTS]
+    return [path for path in reading if path not in PLANNING_ENDPOINTS] + list(PLANNING_ENDPOINTS)

@@ -64,8 +64,8 @@ class UpstreamTables:
 
     async def _loaded(self, path: str, headers: Headers, etag: str) -> tuple[str, bytes | None]:
         """The ETag and the body of the catalog's answer; no body when it has not changed."""
-        told = [*headers, (b"accept", b"application/json"), *([(b"if-none-match", etag.encode())] if etag else [])]
-        async with self._client.asked("GET", f"{path}?snapshots=all", told) as answer:
+        sent = [*headers, (b"accept", b"application/json"), *([(b"if-none-match", etag.encode())] if etag else [])]
+        async with self._client.asked("GET", f"{path}?snapshots=all", sent) as answer:
             if answer.status_code == 304 and etag:
                 return etag, None
             if answer.status_code == 200:
