@@ -26,6 +26,7 @@ from skipstone.serving.measures import PlanningMeasures
 from skipstone.serving.pages import PageSeal, TaskPage, digest_of
 from skipstone.serving.questions import read_plan_task, read_scan_request
 from skipstone.serving.verifying import PlanVerifier
+from skipstone.serving.workers import FirstAlone
 from skipstone.tables.describing.tasks import describe_tasks, describe_tasks_without_null
 from skipstone.tables.filesets import FileSet, known_file_set
 
@@ -72,6 +73,7 @@ class ScanPlanner:
         self._options = ReadOptions(
             index_namespace=settings.warehouse.index_namespace, heads=IndexHeads(_HEADS_SECONDS)
         )
+        self._first = FirstAlone()
 
     def plan(self, table: Table, body: bytes, client: str = "") -> PlanAnswer:
         """The answer to a request for a plan of ``table``. ``client``: how the caller's program calls itself.
@@ -97,7 +99,8 @@ class ScanPlanner:
         page = self._seal.page(read_plan_task(body))
         if page.table_uuid != str(table.metadata.table_uuid):
             raise bad_request("the plan-task is of another table: plan the scan of this table")
-        files = _files_of(table, page.snapshot_id)
+        with self._first.entered(table.metadata_location):
+            files = _files_of(table, page.snapshot_id)
         if (len(page.ordinals) and page.ordinals[-1] >= len(files)) or digest_of(files, page.ordinals) != page.digest:
             raise Refused(404, NO_TASK, _RENUMBERED)
         with self._measures.part("describe"):
@@ -107,7 +110,8 @@ class ScanPlanner:
 
     def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
         try:
-            plan = plan_scan(table, request, self._options_for(table))
+            with self._first.entered(table.metadata_location):
+                plan = plan_scan(table, request, self._options_for(table))
         except KeyError:
             message = f"the table has no snapshot {request.snapshot_id} any more: load the table again"
             raise Refused(404, NO_SNAPSHOT, message, outcome="absent") from None

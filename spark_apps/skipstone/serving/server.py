@@ -130,6 +130,8 @@ class Serving:
         readiness = Readiness(backend.ask)
         app = PlanningApp(planner, workers, measures, readiness)
         self._server = _Server(_config(self, app), readiness)
+        home = settings.warehouse
+        _log.info("planning for the Warehouse %s (%s catalog, mode %s)", home.name, home.catalog.type, settings.mode)
         watching = asyncio.create_task(self._watch(app, backend))
         try:
             await self._server.serve()

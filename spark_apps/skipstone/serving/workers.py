@@ -6,10 +6,13 @@ Whoever finds no place gets 503 at once: a queue that grows only makes everybody
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from threading import Lock
 from typing import Final, TypeVar
+
+from cachetools import LRUCache
 
 from skipstone.serving.answers import unavailable
 
@@ -52,3 +55,45 @@ class PlanWorkers:
     def close(self) -> None:
         """Wait for what is running."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class FirstAlone:
+    """Lets the first of several threads do alone what later ones find done, such as reading a table's manifests.
+
+    Without it, all callers of a table that was just committed to would read the same files at once.
+    """
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._done: LRUCache[Hashable, bool] = LRUCache(most)
+        self._locks: dict[Hashable, Lock] = {}
+        self._guard = Lock()
+
+    @contextmanager
+    def entered(self, key: Hashable) -> Iterator[None]:
+        """A block that runs alone for ``key`` until it has ended well once."""
+        with self._guard:
+            lock = None if key in self._done else self._locks.setdefault(key, Lock())
+        if lock is None:
+            yield
+            return
+        with lock:
+            is_first = not self._is_done(key)
+            if is_first:
+                try:
+                    yield
+                    self._end(key, is_done=True)
+                except BaseException:  # the next one tries; nothing is kept of keys that never end well
+                    self._end(key, is_done=False)
+                    raise
+        if not is_first:
+            yield
+
+    def _is_done(self, key: Hashable) -> bool:
+        with self._guard:
+            return key in self._done
+
+    def _end(self, key: Hashable, *, is_done: bool) -> None:
+        with self._guard:
+            self._locks.pop(key, None)
+            if is_done:
+                self._done[key] = True

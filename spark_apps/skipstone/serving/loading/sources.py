@@ -22,7 +22,8 @@ from skipstone.serving.loading.decoded import DecodedTable
 from skipstone.serving.names import Target
 from skipstone.tables.catalogs import catalog_answers
 
-_MOST: Final = 10_000
+#: Of how many tables a FileIO is kept, each with its connections.
+_MOST: Final = 500
 #: What gives the table in a thread that may wait.
 OpenTable = Callable[[], Table]
 
