@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -186,6 +186,9 @@ soak-kill: setup cluster-tools ## Kill the operator at every write and moment, a
 soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
 	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py
 	SKIPSTONE_STATE_TOOLS=real $(PYTHON_ENV)/pytest -q tests/unit/test_kstatus.py tests/unit/test_argocd_health.py
+
+soak-planning: setup ## All shapes of queries, and random ones, through a server that plans (SKIPSTONE_SOAK_CASES tables, SKIPSTONE_SOAK_SEED)
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_planning_shapes.py tests/spark/test_planning_random.py
 
 soak-writers: setup ## Tables that other engines write, through all steps (ARGS="--record duckdb"); tells in build/soak
 	$(PYTHON_ENV)/python -m tests.writers.soak $(ARGS)

@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-tpch
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-tpch
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -47,6 +47,10 @@ bench-pruning: setup ## Time of key-range pruning at 10,000 to 1,000,000 files a
 
 bench-requests: setup ## Requests to S3 beside Iceberg in Spark, through one counting proxy
 	$(PYTHON_ENV)/python -m tests.bench.requests $(ARGS)
+
+bench-server: setup ## Spark SQL through a planning server beside client planning, and the server alone (ARGS="--scale 1 --files 80 --segments 8")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.server $(ARGS)
 
 bench-tpch: setup ## TPC-H in a session that uses indexes beside plain Iceberg (ARGS="--scale 1 --files 40 --only 17 19")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
 
 
 def _case(files: int, repeats: int) -> dict[str, Any]:
-    root = _generated(files)
+    root = generated_metadata(files)
     cold, persisted = [], []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as decodes:
@@ -136,7 +136,7 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _generated(files: int) -> Path:
+def generated_metadata(files: int) -> Path:
     """A warehouse with one table of ``files`` data files; complete when it says so."""
     root = CACHE / f"{files}-{LAYOUT}"
     complete = root / "complete"

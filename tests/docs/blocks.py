@@ -17,7 +17,7 @@ RUN = ("sh", "console", "python")
 #: What a reader applies.
 APPLIED = ("yaml",)
 #: What a reader only reads.
-READ = ("text", "json", "sql", "properties")
+READ = ("text", "json", "sql", "properties", "java")
 #: The closing fence stands where the opening one does.
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 

@@ -79,6 +79,7 @@ UNSOUND = {
     "test_plans_covering.py::test_a_damaged_file_costs_time_only": "damages a file of an index",
     "test_plans_driver.py::test_an_index_lost_after_planning_leaves_its_files_to_tasks": "removes files of an index",
     "test_plans_included.py::test_an_index_lost_after_planning_leaves_its_files_to_tasks": "damages files of indexes",
+    "test_planning_shapes.py::test_indexes_that_lag_are_damaged_or_gone_cost_files_only": "damages files of indexes",
     "test_plans_property.py": "damages files of indexes",
     "test_plans_states.py::test_an_index_that_is_gone_or_broken_costs_time_only": "damages files of indexes",
     "test_reindex_killed.py": "damages a file of the index, which its history names",

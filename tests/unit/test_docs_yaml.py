@@ -33,8 +33,12 @@ PARTS = (
     ("docs/operations.md", "maintenance:", "02-table", ()),
     ("docs/operations.md", "spec:\n  spark:", "01-warehouse", ()),
 )
-#: Of the chart, and of RBAC: tests/kube/test_cli.py gives these rights to somebody.
-OTHERS = (("docs/guide/report.md", "dashboard:"), ("docs/reference/cli.md", "rules:"))
+#: Of dbt, of the chart, and of RBAC: tests/kube/test_cli.py gives these rights to somebody.
+OTHERS = (
+    ("docs/guide/engines.md", "lake:"),
+    ("docs/guide/report.md", "dashboard:"),
+    ("docs/reference/cli.md", "rules:"),
+)
 
 
 def place(block: Block) -> str:

@@ -1,0 +1,274 @@
+"""Plain Spark SQL on a catalog that a planning server plans, beside client planning and Skipstone: `make bench-server`.
+
+Queries on TPC-H lineitem run in turn in one warm session, with another key each time; answers are compared. Then the
+server alone: processor time of a plan, plans a second of many callers, its start, and the plan after a commit. Prints a
+table and writes build/bench/server.jsonl, medians of the repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import requests
+import skipstone
+from pyspark.sql import DataFrame, SparkSession
+from skipstone_core.contract.planning import PlanningSettings
+from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
+
+from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, append, generated, iceberg_session, say
+from tests.bench.peers import AGGREGATE, is_wanted, keep
+from tests.bench.planning import generated_metadata
+from tests.spark.planning_bed import TOKEN, configured, planning_process, served_settings
+
+RESULTS = ROOT / "build" / "bench" / "server.jsonl"
+SERVED, ICEBERG, OURS = "served", "iceberg", "skipstone"
+SHAPES = {"aggregate": (AGGREGATE, 6.0), "rows": ("*", 12.0)}
+#: Goals: without indexes, of the time of skipstone.sql, milliseconds of CPU at so many files, and of a whole plan.
+NOTHING_SYNCED, BESIDE_OURS, PLAN_MS, MANY_PLAN_MS, MANY_PLANNED = 0.95, 1.1, 15.0, 40.0, 1.0
+A_SECOND, P99_S, START_S, COMMIT_MS = 60.0, 1.0, 5.0, 20.0
+CALLERS, CALLS, PLANS = 16, 40, 100
+_TICKS = os.sysconf("SC_CLK_TCK")
+_turns = itertools.count()
+
+
+def main() -> None:
+    """Run all cases."""
+    options = _options()
+    lineitem = Lineitem(options.scale, options.segments, options.files)
+    say(f"TPC-H lineitem, scale {options.scale:g}, {options.segments} segments, {options.files} files")
+    lineitem.make()
+    spark = iceberg_session(lineitem)
+    spark.sparkContext.setLogLevel("ERROR")
+    for line in _lines(lineitem, spark, options):
+        keep(RESULTS, line | {"scale": options.scale, "files": options.files})
+        rest = {name: value for name, value in line.items() if name not in ("case", "goal", "ok")}
+        told = ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in rest.items()
+        )
+        print(f"{line['case']:<48} {told} {'ok' if line['ok'] else 'NOT ok'}", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=3)
+    parser.add_argument("--segments", type=int, default=40)
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--many", type=int, default=100_000, help="files of the table of metadata alone")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases whose name holds one of these, separated by semicolons")
+    return parser.parse_args()
+
+
+def _lines(lineitem: Lineitem, spark: SparkSession, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    lineitem.drop_indexes(keep=OTHERS)
+    settings = PlanningSettings(warehouse=lineitem.warehouse)
+    with tempfile.TemporaryDirectory() as folder, planning_process(settings, Path(folder)) as (address, server):
+        session = configured(spark, served_settings(address))
+        if is_wanted("point, none synced", options.only):
+            yield from _points(lineitem, session, options, "point, none synced", synced=False)
+        lineitem.reindex("l_partkey")
+        if is_wanted("point, synced", options.only):
+            yield from _points(lineitem, session, options, "point, synced", synced=True)
+        alone = _Server(address, server, f"{NAMESPACE}/tables/{NAME}")
+        if is_wanted("server", options.only):
+            yield from _alone(lineitem, alone, options)
+    if is_wanted("many files", options.only):
+        yield from _many(spark, options)
+    if is_wanted("start", options.only):
+        yield _started(settings, options.repeats)
+
+
+def _points(
+    lineitem: Lineitem, spark: SparkSession, options: argparse.Namespace, case: str, *, synced: bool
+) -> Iterator[dict[str, Any]]:
+    chance = np.random.default_rng(1)
+    keys = chance.integers(1, int(200_000 * lineitem.scale), options.repeats + 2).tolist()
+    own = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{NAME}"
+    for shape, (columns, goal) in SHAPES.items():
+        runs = [_timed(spark, f"select {columns} from {{}} where l_partkey = {key}", own) for key in keys]
+        found = {name: statistics.median(run[name] for run in runs[2:]) for name in runs[0]}
+        ratio = found[ICEBERG] / found[SERVED]
+        line = {"case": f"{case}: {shape}", **{f"{name}_s": seconds for name, seconds in found.items()}, "ratio": ratio}
+        line["of_ours"] = found[SERVED] / found[OURS]
+        wanted = goal if synced else NOTHING_SYNCED
+        is_near = line["of_ours"] <= BESIDE_OURS or not synced
+        yield {**line, "goal": wanted, "ok": ratio >= wanted and is_near, "repeats": options.repeats}
+
+
+def _timed(spark: SparkSession, text: str, own: str) -> dict[str, float]:
+    """Seconds of one run of each, in turn. Raises RuntimeError for other answers."""
+    served = text.format(f"served.{NAMESPACE}.{NAME}")
+    calls: dict[str, Callable[[], DataFrame]] = {
+        SERVED: lambda: spark.sql(served),
+        ICEBERG: lambda: spark.sql(text.format(own)),
+        OURS: lambda: skipstone.sql(spark, text.format(own)),
+    }
+    seconds, found, first = {}, set(), next(_turns) % len(calls)
+    names = list(calls)
+    for name in (*names[first:], *names[:first]):
+        start = time.perf_counter()
+        rows = calls[name]().collect()
+        seconds[name] = time.perf_counter() - start
+        found.add(tuple(sorted(map(repr, rows))))
+    if len(found) != 1:
+        raise RuntimeError(f"the answers differ: {text}")
+    return seconds
+
+
+class _Server:
+    """A server that is asked for plans of one table."""
+
+    def __init__(self, address: str, process: subprocess.Popen[bytes], table: str) -> None:
+        self.url = f"{address}/v1/namespaces/{table}/plan"
+        self.process = process
+
+    def plan(self, session: requests.Session, condition: dict[str, Any]) -> float:
+        """Seconds of one plan. Raises RuntimeError for an error."""
+        start = time.perf_counter()
+        answer = session.post(
+            self.url, json={"filter": condition, "case-sensitive": False, "use-snapshot-schema": True}
+        )
+        if answer.status_code != 200:
+            raise RuntimeError(f"{answer.status_code}: {answer.text[:300]}")
+        return time.perf_counter() - start
+
+    def cpu_ms(self) -> float:
+        """Processor time of the process until now."""
+        fields = Path("/proc", str(self.process.pid), "stat").read_text().rpartition(")")[2].split()
+        return 1000 * (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def cpu_of_a_plan(self, conditions: Sequence[dict[str, Any]]) -> float:
+        """Milliseconds, of plans one after the other on a warm table."""
+        with _caller() as session:
+            self.plan(session, conditions[0])
+            before = self.cpu_ms()
+            for condition in conditions:
+                self.plan(session, condition)
+            return (self.cpu_ms() - before) / len(conditions)
+
+
+def _caller() -> requests.Session:
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {TOKEN}"
+    return session
+
+
+def _equal(column: str, value: Any) -> dict[str, Any]:
+    return {"type": "eq", "term": column, "value": value}
+
+
+def _alone(lineitem: Lineitem, server: _Server, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    keys = np.random.default_rng(2).integers(1, int(200_000 * lineitem.scale), 1000).tolist()
+    conditions = [_equal("l_partkey", key) for key in keys]
+    each = [server.cpu_of_a_plan(conditions[at * PLANS : (at + 1) * PLANS]) for at in range(options.repeats)]
+    found = statistics.median(each)
+    yield {
+        "case": f"server: CPU of a plan, {options.files} files",
+        "ms": found,
+        "goal": PLAN_MS,
+        "ok": found <= PLAN_MS,
+    }
+    runs = [_crowd(server, conditions) for _ in range(options.repeats)]
+    rate, late = (statistics.median(run[at] for run in runs) for at in (0, 1))
+    is_ok = rate >= A_SECOND and late <= P99_S
+    yield {"case": f"server: {CALLERS} callers", "plans_a_second": rate, "p99_s": late, "goal": A_SECOND, "ok": is_ok}
+    yield _after_a_commit(lineitem, server, conditions, options)
+
+
+def _crowd(server: _Server, conditions: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Plans a second, and the time in which 99 of 100 are answered."""
+
+    def call(number: int) -> list[float]:
+        with _caller() as session:
+            return [server.plan(session, conditions[(number * CALLS + at) % len(conditions)]) for at in range(CALLS)]
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(CALLERS) as callers:
+        times = sorted(itertools.chain.from_iterable(callers.map(call, range(CALLERS))))
+    return len(times) / (time.perf_counter() - start), times[int(len(times) * 0.99)]
+
+
+def _after_a_commit(
+    lineitem: Lineitem, server: _Server, conditions: Sequence[dict[str, Any]], options: argparse.Namespace
+) -> dict[str, Any]:
+    """How much dearer the first plan after a commit of one file is. The commits are undone."""
+    rows = generated(lineitem.root, lineitem.scale, NAME, 0, lineitem.segments).slice(0, 1000)
+    before = lineitem.table().metadata.current_snapshot_id
+    dearer = []
+    with _caller() as session:
+        for at in range(options.repeats):
+            usual = statistics.median(server.plan(session, condition) for condition in conditions[:9])
+            append(lineitem.table(), rows, 900 + at, 1)
+            dearer.append(1000 * (server.plan(session, conditions[at]) - usual))
+    lineitem.table().manage_snapshots().rollback_to_snapshot(before or 0).commit()
+    found = statistics.median(dearer)
+    return {"case": "server: after a commit", "ms_dearer": found, "goal": COMMIT_MS, "ok": found <= COMMIT_MS}
+
+
+def _many(spark: SparkSession, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A table of metadata alone: no data file stands behind it."""
+    root = generated_metadata(options.many)
+    warehouse = WarehouseRef(name="bench", root=str(root), catalog=CatalogRef(type=CatalogType.SQL, name="bench"))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        planning_process(PlanningSettings(warehouse=warehouse), Path(folder)) as (address, process),
+    ):
+        server = _Server(address, process, "ns/tables/t")
+        outside = [_equal("c1", -1 - number) for number in range(20)]
+        each = [server.cpu_of_a_plan(outside) for _ in range(options.repeats)]
+        found = statistics.median(each)
+        case = f"many files: CPU of a plan, all of {options.many:,} ruled out by bounds"
+        yield {"case": case, "ms": found, "goal": MANY_PLAN_MS, "ok": found <= MANY_PLAN_MS}
+        session = configured(spark, {**served_settings(address, "many"), **_direct(root)})
+        runs = [{name: _planned(session, name) for name in ("many", "bench")} for _ in range(options.repeats + 1)]
+        served, direct = (statistics.median(run[name] for run in runs[1:]) for name in ("many", "bench"))
+        case = f"many files: all of {options.many:,} planned"
+        line = {"case": case, "served_s": served, "iceberg_s": direct, "ratio": served / direct, "goal": MANY_PLANNED}
+        yield {**line, "ok": served <= MANY_PLANNED * direct}
+
+
+def _direct(root: Path) -> dict[str, str]:
+    name = "spark.sql.catalog.bench"
+    return {
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        f"{name}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{name}.uri": f"jdbc:sqlite:{root}/catalog.db",
+        f"{name}.warehouse": f"file://{root}",
+        f"{name}.jdbc.schema-version": "V1",
+    }
+
+
+def _planned(spark: SparkSession, catalog: str) -> float:
+    """Seconds in which Iceberg's Java library has all files of a scan without a filter."""
+    jvm: Any = spark._jvm
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{catalog}.ns.t")
+    start = time.perf_counter()
+    files = table.newScan().planFiles()
+    jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables.size(files)
+    return time.perf_counter() - start
+
+
+def _started(settings: PlanningSettings, repeats: int) -> dict[str, Any]:
+    seconds = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            with planning_process(settings, Path(folder)):
+                seconds.append(time.perf_counter() - start)
+    found = statistics.median(seconds)
+    return {"case": "start", "seconds": found, "goal": START_S, "ok": found <= START_S}
+
+
+if __name__ == "__main__":
+    main()
