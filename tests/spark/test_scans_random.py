@@ -7,6 +7,7 @@ content; `make test` takes a few tables, `make soak-expressions` more of them, o
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -191,3 +192,37 @@ def test_no_file_is_lost_and_none_is_too_many_where_clients_trust_the_list(
 
     check()
     print(f"\nscans: {dict(seen)}")
+
+
+def _table(planner: JavaPlanner, folder: Path, kinds: list[str], rows: list[list[str | None]]) -> Table:
+    """A table that is partitioned by all of its columns."""
+    fields = [{"id": n + 1, "name": f"c{n}", "required": False, "type": kind} for n, kind in enumerate(kinds)]
+    parts = [
+        {"name": f"c{n}", "transform": "identity", "source-id": n + 1, "field-id": 1000 + n} for n in range(len(kinds))
+    ]
+    schema = {"type": "struct", "schema-id": 0, "fields": fields}
+    steps = [{"append": rows, "bounds": True}]
+    return StaticTable.from_metadata(planner.build(str(folder), schema, {"spec-id": 0, "fields": parts}, steps))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [("decimal(38, 0)", ["1", "2"]), ("uuid", [f"00000000-0000-0000-0000-00000000000{n}" for n in (1, 2)])],
+    ids=["decimals", "uuids"],
+)
+def test_partitions_of_two_columns_of_one_type_are_read(
+    planner: JavaPlanner, tmp_path: Path, kind: str, values: list[str]
+) -> None:
+    """The Avro schema of their manifests has the type once, and its name the second time."""
+    first, second = values
+    table = _table(planner, tmp_path / "t", [kind, kind], [[first, second], [second, first], [None, first]])
+    request = ScanRequest(filter={"type": "eq", "term": "c1", "value": first})
+    assert plan_scan(table, request, ReadOptions(use_indexes=False)).ordinals.tolist() == [1, 2]
+
+
+def test_a_table_with_partitions_that_libraries_write_differently_is_refused(
+    planner: JavaPlanner, tmp_path: Path
+) -> None:
+    table = _table(planner, tmp_path / "t", ["fixed[2]"], [["0001"]])
+    with pytest.raises(BadSpec, match=r"partitioned by c0, of the type fixed\[2\], .* let the client plan"):
+        plan_scan(table, ScanRequest(), ReadOptions(use_indexes=False))

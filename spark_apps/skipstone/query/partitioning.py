@@ -17,7 +17,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import UnknownTransform, VoidTransform
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import FixedType, PrimitiveType
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyType
 from skipstone_core.language.filters import (
@@ -63,6 +63,22 @@ def partition_mask(tree: Filter, files: FileSet, table: Table) -> PartitionVerdi
         if isinstance(tree, Never) or judges[spec_id].sources & columns_of(tree):
             keep[numbers] = judges[spec_id].evaluate(tree, values.of(spec_id))
     return PartitionVerdict(keep[values.of_files])
+
+
+def require_partitions_read_alike(table: Table) -> None:
+    """Raise BadSpec for a table with partition values of a fixed type: Iceberg's Java library writes their length too.
+
+    Others, PyIceberg among them, take what such a manifest says for something else.
+    """
+    for spec in table.specs().values():
+        for part in spec.fields:
+            source = _source(part, [table.schema(), *table.schemas().values()])
+            if source is not None and isinstance(part.transform.result_type(source), FixedType):
+                why = (
+                    f"the table is partitioned by {part.name}, of the type {source}, which libraries of Iceberg do not "
+                    "write alike; let the client plan reads of it (scan-planning-mode client)"
+                )
+                raise BadSpec(Reason.INVALID_SPEC, why)
 
 
 def _required(schema: Schema) -> frozenset[int]:

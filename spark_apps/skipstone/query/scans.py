@@ -21,7 +21,7 @@ from skipstone_core.language.filters import Always, Filter
 from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
 from skipstone.compat.pyiceberg import field_ids
-from skipstone.query.partitioning import partition_mask
+from skipstone.query.partitioning import partition_mask, require_partitions_read_alike
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
 from skipstone.query.residuals import Client, Json, ResidualRules, residual_of
@@ -76,9 +76,10 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     """Plan a scan of ``table``; of ``options`` only those about indexes count.
 
     Raises KeyError for a snapshot that the table does not have; BadSpec for a filter that cannot be read, of which a
-    part that partitions depend on cannot be judged, or by which the client could not read; AssertionError when a file
-    is neither kept nor ruled out.
+    part that partitions depend on cannot be judged, or by which the client could not read, and for a table whose
+    partition values libraries write differently; AssertionError when a file is neither kept nor ruled out.
     """
+    require_partitions_read_alike(table)
     snapshot = _snapshot(table, request.snapshot_id)
     columns = _columns_of(table, snapshot)
     tree: Filter = Always()

@@ -7,7 +7,6 @@ unless the process commits.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 from pyiceberg.avro import STRUCT_DOUBLE
@@ -28,6 +27,7 @@ from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import DoubleType, IcebergType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from skipstone.compat.avro.naming import read_schema
 from skipstone.compat.avro.whole import read_records
 
 _INEXACT = 0.1
@@ -71,7 +71,7 @@ def exact_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
 def _entry_reader(written: str) -> Reader:
-    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(written))
+    schema = AvroSchemaConversion().avro_to_iceberg(read_schema(written))
     resolver = _ExactResolver(
         {-1: ManifestEntry, 2: DataFile}, {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
     )

@@ -11,7 +11,6 @@ next began, and the last of each block at the block's end; then all were read as
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus,
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.compat.avro.doubles import exact_reader
+from skipstone.compat.avro.naming import read_schema
 from skipstone.compat.lineage.reading import manifest_row_id
 from skipstone.tables.decoding.avro import (
     AvroRecord,
@@ -85,7 +85,7 @@ class _Layout:
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
 def _layout(schema: str) -> _Layout:
-    tree = json.loads(schema)
+    tree = read_schema(schema)
     return _Layout(_flat_fields(parse_type(tree)), _partition_reader(tree))
 
 
