@@ -225,6 +225,7 @@ def test_uuids_have_no_order_that_both_libraries_know() -> None:
 def test_integers_beyond_the_type_decide_the_test(operator: str, above: Filter, below: Filter) -> None:
     assert (read(compare(operator, "id", 2**40)), read(compare(operator, "id", -(2**70)))) == (above, below)
     assert read(compare("eq", "id", 2**31)) == Never()
+    assert (read(compare("gt", "id", 2**31 - 1)), read(compare("lt", "big", -(2**63)))) == (Never(), Never())
     assert read({"type": "not", "child": compare("eq", "id", 2**31)}) == Always()
 
 

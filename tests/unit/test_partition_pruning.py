@@ -104,3 +104,12 @@ def test_a_test_of_a_transform_is_judged_in_full_by_the_column_itself(data: st.D
     found = partitioned([column], [own], [(0, partition_of(own, [column], row)) for row in rows])
     expected = [test == "not-eq" if each is None else OPERATORS[test](each, literal) for each in made]
     assert partition_mask(tree, found.files, found.table).mask.tolist() == expected
+
+
+def test_no_bucket_holds_a_decimal_of_more_digits_than_the_column_has() -> None:
+    column = Column(1, "c", next(kind for kind in KINDS if kind.name == "decimal(9, 2)"))
+    spec = PartitionSpec(PartitionField(1, 1000, parse_transform("bucket[3]"), "p"), spec_id=0)
+    found = partitioned([column], [spec], [(0, (bucket,)) for bucket in range(3)])
+    for test in ({"type": "eq", "value": 2**31}, {"type": "in", "values": [2**31, "10000000.00", "0.001"]}):
+        tree = read_of([column], {"term": "c", **test}, case_sensitive=True)
+        assert not partition_mask(tree, found.files, found.table).mask.any()

@@ -26,7 +26,7 @@ from skipstone_core.language.filters import (
     Unjudged,
 )
 from skipstone_core.language.icebergtransforms import find_transform
-from skipstone_core.language.icebergvalues import OutOfType, Plain, has_scale, read_value
+from skipstone_core.language.icebergvalues import OutOfType, Plain, greatest_and_least, has_scale, read_value
 from skipstone_core.language.paths import like_hint
 from skipstone_core.language.predicates import Value
 from skipstone_core.reasons import Reason
@@ -240,6 +240,8 @@ def _compared(operand: _Operand, operator: FilterOperator, literal: Plain | None
         return operand.unjudged(f"a value compared with {operand.what}")
     if isinstance(value, OutOfType):
         return Always() if operator in _TRUE_BEYOND[value] else Never()
+    if (ends := greatest_and_least(operand.type_name)) and (operator, value) in ((">", ends[0]), ("<", ends[1])):
+        return Never()
     return ColumnTest(operand.term, operator, (value,))
 
 

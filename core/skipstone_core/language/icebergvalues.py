@@ -51,6 +51,12 @@ def read_value(value: Plain | None, type_name: str) -> Value | OutOfType:
     return OutOfType.UNFIT if read is None or value is None else read(value, parameters.rstrip(")]"))
 
 
+def greatest_and_least(type_name: str) -> tuple[int, int] | None:
+    """The ends of a type of whole numbers; None for other types."""
+    bits = {"int": _INT_BITS, "long": _LONG_BITS}.get(type_name)
+    return None if bits is None else ((1 << (bits - 1)) - 1, -1 << (bits - 1))
+
+
 def has_scale(value: Plain | None, type_name: str) -> bool:
     """Whether Iceberg's lists find ``value`` among those of a type: Java tells decimals of other scales apart there."""
     if not isinstance(value, str) or not type_name.strip().lower().startswith("decimal"):

@@ -135,9 +135,12 @@ def _wrapped(value: int, bits: int) -> int:
 
 
 def _fits(value: Value, source: PrimitiveType) -> bool:
-    """Whether the column can hold the value; a decimal of more digits after the point equals none that it holds."""
+    """Whether the column can hold the value; a decimal of more digits, after the point or before it, equals none."""
     own = key_type(str(source))
-    return own is None or bool(encode_test("=", (value,), own).values)
+    coded = () if own is None else encode_test("=", (value,), own).values
+    if own is None or own.family is not KeyFamily.DECIMAL:
+        return own is None or bool(coded)
+    return any(abs(cast("int", unscaled)) < 10 ** (own.digits + own.scale) for unscaled in coded)
 
 
 def _period_of(transform: object, value: int, *, is_date: bool) -> int:
