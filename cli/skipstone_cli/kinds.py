@@ -22,6 +22,9 @@ OPERATION_LABEL = f"{GROUP}/operation"
 ROLE_LABEL = "spark-role"
 DRIVER_ROLE = "driver"
 DRIVER_CONTAINER = "spark-kubernetes-driver"
+#: Of the pods of planning servers.
+COMPONENT_LABEL, SERVER_COMPONENT = "app.kubernetes.io/component", "planning"
+SERVER_CONTAINER = "planning"
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 

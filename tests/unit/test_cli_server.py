@@ -591,6 +591,24 @@ def test_the_json_of_why_has_the_documented_shape(server: StandIn) -> None:
     assert server.requests[-1].query["fieldSelector"] == "involvedObject.uid=uid-l"
 
 
+def test_why_tells_what_the_replicas_of_a_planning_server_wait_for(server: StandIn) -> None:
+    def pods(request: Request) -> Reply:
+        selected = dict(part.split("=") for part in request.query["labelSelector"].split(","))
+        if selected.get("app.kubernetes.io/component") != "planning":
+            return Reply(listing("Pod", []))
+        assert selected["skipstone.dev/warehouse-uid"] == "uid-lake"
+        unready = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has room"}
+        ]
+        return Reply(listing("Pod", [{"metadata": {"name": "lake-planning-1"}, "status": {"conditions": unready}}]))
+
+    server.store(warehouse("lake", READY, condition("PlanningReady", "False", "ReplicasPending", "0 of 2 are ready")))
+    server.answers[core("pods")] = pods
+    told = server.run("why", "wh/lake").stdout
+    assert "ReplicasPending" in told
+    assert "pod lake-planning-1 of the planning server: Unschedulable: no node has room" in " ".join(told.split())
+
+
 def test_why_tells_what_a_complete_merge_left_out(server: StandIn) -> None:
     said = (
         "1 changes cannot be applied. The first: 'feeds/1.json', line 2: column 'seen': infinity: set source.infinity"

@@ -22,6 +22,8 @@ from skipstone_cli.views.standings import State, judge
 from skipstone_cli.views.tree import Branch, build_tree, narrow
 from skipstone_operator import labels
 from skipstone_operator.manifests.names import driver_pod_name
+from skipstone_operator.manifests.planning.deployment import CONTAINER as SERVER_CONTAINER
+from skipstone_operator.manifests.planning.names import server_selector
 from skipstone_operator.resources.kinds import API_VERSION, KINDS
 
 from tests.unit.cli_stand_in import READY, TIME, condition, driver, index, job, stored, table, warehouse
@@ -58,6 +60,8 @@ class TestNames:
         for name in ("OWNER_UID_LABEL", "WAREHOUSE_UID_LABEL", "RUN_ID_LABEL", "OPERATION_LABEL", "ROLE_LABEL",
                      "DRIVER_ROLE", "DRIVER_CONTAINER"):  # fmt: skip
             assert getattr(kinds, name) == getattr(labels, name)
+        assert server_selector("u")[kinds.COMPONENT_LABEL] == kinds.SERVER_COMPONENT
+        assert kinds.SERVER_CONTAINER == SERVER_CONTAINER
 
     @pytest.mark.parametrize("word", ["si", "SI", "SecondaryIndex", "secondaryindexes", "secondaryindex.skipstone.dev",
                                       "secondaryindexes.v1alpha1.skipstone.dev"])  # fmt: skip
@@ -270,6 +274,21 @@ class TestWaits:
         )
         closed = condition("Healthy", "False", "WindowClosed", "the window opens at noon")
         assert waits(table("a", READY, closed)) == ("the window opens at noon",)
+
+    def test_for_replicas_of_its_planning_server(self) -> None:
+        def replica(name: str, state: dict[str, Any], *, ready: bool = False) -> JsonObject:
+            container = {"name": kinds.SERVER_CONTAINER, "state": state}
+            conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+            return {"metadata": {"name": name}, "status": {"containerStatuses": [container], "conditions": conditions}}
+
+        waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "readers" not found'}}
+        going = replica("d", {"running": {}})
+        going["metadata"]["deletionTimestamp"] = TIME
+        pods = [replica("a", waiting), replica("b", {"running": {}}), replica("c", {"running": {}}, ready=True), going]
+        assert waits(warehouse(), servers=pods) == (
+            'pod a of the planning server: CreateContainerConfigError: secret "readers" not found',
+            "pod b of the planning server: it has started and is not ready; its log says why",
+        )
 
     def test_an_ended_job_waits_for_nothing(self) -> None:
         ended = job("LoadJob", "l", FAILED, retryTime=TIME)

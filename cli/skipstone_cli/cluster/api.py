@@ -5,18 +5,20 @@ Every answer is complete or an error: a list has all of its pages, each from one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skipstone_cli.cluster.transport import Ask, Transport
 from skipstone_cli.errors import Expired, NotFound, Unreachable
 from skipstone_cli.kinds import (
     API_VERSION,
+    COMPONENT_LABEL,
     DRIVER_CONTAINER,
     DRIVER_ROLE,
     GROUP,
     OWNER_UID_LABEL,
     ROLE_LABEL,
+    SERVER_COMPONENT,
     VERSION,
     WAREHOUSE_UID_LABEL,
     ResourceKind,
@@ -64,15 +66,19 @@ class Api:
 
     def list_drivers(self, uid: str) -> tuple[JsonObject, ...]:
         """The driver pods of the object with this uid."""
-        return self._list_pods(OWNER_UID_LABEL, uid)
+        return self._list_pods({OWNER_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE})
 
     def list_runs(self, uid: str) -> tuple[JsonObject, ...]:
         """The driver pods of the Warehouse with this uid."""
-        return self._list_pods(WAREHOUSE_UID_LABEL, uid)
+        return self._list_pods({WAREHOUSE_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE})
 
-    def _list_pods(self, label: str, uid: str) -> tuple[JsonObject, ...]:
+    def list_servers(self, uid: str) -> tuple[JsonObject, ...]:
+        """The pods of the planning server of the Warehouse with this uid."""
+        return self._list_pods({WAREHOUSE_UID_LABEL: uid, COMPONENT_LABEL: SERVER_COMPONENT})
+
+    def _list_pods(self, labels: Mapping[str, str]) -> tuple[JsonObject, ...]:
         path = ("api", "v1", "namespaces", self.namespace, "pods")
-        query = {"labelSelector": f"{label}={uid},{ROLE_LABEL}={DRIVER_ROLE}"}
+        query = {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}
         return self._list(Ask(path=path, right=self._right("list", "pods"), query=query), "PodList")
 
     def read_log(self, pod: str, *, tail: int | None = None, follow: bool = False) -> Iterator[bytes]:

@@ -83,7 +83,11 @@ def _surroundings(api: Api, target: Target, obj: JsonObject, rights: Rights, dri
     if Reason.WAITING_FOR_QUOTA in reasons and warehouse is not None and warehouse.obj is not None:
         uid = uid_of(warehouse.obj)
         slots = rights.attempt(lambda: api.list_runs(uid)) or ()
-    return Surroundings(warehouse=warehouse, table=table, jobs=jobs, slots=slots, driver=driver)
+    servers: Sequence[JsonObject] = ()
+    planning = conditions_of(obj).get("PlanningReady")
+    if planning is not None and planning.reason != Reason.SERVING:
+        servers = rights.attempt(lambda: api.list_servers(uid_of(obj))) or ()
+    return Surroundings(warehouse=warehouse, table=table, jobs=jobs, slots=slots, servers=servers, driver=driver)
 
 
 def _neighbor(api: Api, rights: Rights, kind: ResourceKind, name: str) -> Neighbor | None:

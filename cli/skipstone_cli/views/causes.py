@@ -13,7 +13,7 @@ from skipstone_core.remedies import find_remedy
 
 from skipstone_cli.kinds import JOB_KINDS, KINDS, SCHEDULE, TABLE, Item, ResourceKind, Target
 from skipstone_cli.reading import JsonObject, is_dry_run, is_set, name_of, number_of, text_of, texts_of, uid_of
-from skipstone_cli.views.pods import find_obstacle, has_ended, has_started
+from skipstone_cli.views.pods import find_obstacle, has_ended, has_started, is_ready
 from skipstone_cli.views.standings import FINISHED, NEW, Assessment, conditions_of, is_stale, judge
 
 _BY_KIND_NAME = {kind.name: kind for kind in KINDS}
@@ -34,14 +34,15 @@ class Neighbor:
 class Surroundings:
     """What else decides how an object stands. None and empty: there is none, or it could not be read.
 
-    ``jobs``: those of the same Table. ``slots``: live driver pods of the Warehouse. ``driver``: the
-    newest driver pod of the object.
+    ``jobs``: those of the same Table. ``slots``: live driver pods of the Warehouse. ``servers``: pods of its planning
+    server. ``driver``: the newest driver pod of the object.
     """
 
     warehouse: Neighbor | None = None
     table: Neighbor | None = None
     jobs: Sequence[Item] = ()
     slots: Sequence[JsonObject] = ()
+    servers: Sequence[JsonObject] = ()
     driver: JsonObject | None = None
 
 
@@ -117,6 +118,7 @@ def find_waits(target: Target, obj: JsonObject, around: Surroundings) -> Iterato
         if neighbor is not None:
             yield from _unready(neighbor)
     yield from _others(target, obj, around)
+    yield from _listed(list(_servers(around.servers)))
     yield from _own_times(target.kind, obj)
     if around.driver is not None and not has_started(around.driver) and not has_ended(around.driver):
         obstacle = find_obstacle(around.driver) or "it has not started"
@@ -180,6 +182,13 @@ def _slots(around: Surroundings) -> Iterator[str]:
             yield f"spec.maxConcurrentRuns of {around.warehouse.target} is {limit}"
     live = [pod for pod in around.slots if not has_ended(pod)]
     yield from _listed([f"driver pod {name_of(pod)} runs" for pod in live])
+
+
+def _servers(pods: Sequence[JsonObject]) -> Iterator[str]:
+    for pod in pods:
+        if not is_ready(pod) and not text_of(pod, "metadata", "deletionTimestamp"):
+            obstacle = find_obstacle(pod) or "it has started and is not ready; its log says why"
+            yield f"pod {name_of(pod)} of the planning server: {obstacle}"
 
 
 def _own_times(kind: ResourceKind, obj: JsonObject) -> Iterator[str]:

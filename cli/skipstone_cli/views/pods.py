@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from skipstone_core.ids import DRIVER_SUFFIX, MAX_NAME, bounded_name
 
-from skipstone_cli.kinds import DRIVER_CONTAINER, JOB_KINDS, OPERATION_LABEL, RUN_ID_LABEL, ResourceKind
+from skipstone_cli.kinds import (
+    DRIVER_CONTAINER,
+    JOB_KINDS,
+    OPERATION_LABEL,
+    RUN_ID_LABEL,
+    SERVER_CONTAINER,
+    ResourceKind,
+)
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, number_of, text_of
 from skipstone_cli.views.standings import FINISHED, State, judge
 
@@ -77,6 +84,12 @@ def has_ended(pod: JsonObject) -> bool:
     return text_of(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
+def is_ready(pod: JsonObject) -> bool:
+    """Whether the pod takes requests."""
+    found = (one for one in entries_of(pod, "status", "conditions") if text_of(one, "type") == "Ready")
+    return any(text_of(one, "status") == "True" for one in found)
+
+
 def is_awaited(kind: ResourceKind, obj: JsonObject, driver: JsonObject | None) -> bool:
     """Whether a driver is still to come: a run in progress has no pod, or a job that has not ended has none at all."""
     run = "" if text_of(obj, "status", "currentRun", "kind") in ASIDE else text_of(obj, "status", "currentRun", "id")
@@ -99,7 +112,7 @@ def find_obstacle(pod: JsonObject) -> str:
 
 def _container_state(pod: JsonObject) -> object:
     for one in entries_of(pod, "status", "containerStatuses"):
-        if text_of(one, "name") == DRIVER_CONTAINER:
+        if text_of(one, "name") in (DRIVER_CONTAINER, SERVER_CONTAINER):
             return field_of(one, "state")
     return None
 
