@@ -72,7 +72,7 @@ def _booleans(letters: str) -> list[bool]:
 
 def _has_zeros(partition: tuple[object, ...]) -> bool:
     """Whether it holds a zero of a float, of which Iceberg tells two apart and Spark does not."""
-    return any(isinstance(value, float) and value == 0 for value in partition)
+    return any(isinstance(value, float) and not value for value in partition)
 
 
 def _has_misread(case: _Case, tree: Filter) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from propcache.api import cached_property
 from pyiceberg.schema import Schema
 
 from skipstone.indexes.keys import python_keys, storage_type, stored_keys
@@ -22,6 +23,8 @@ from skipstone.indexes.keytests import AllTests, AnyTest, Maybe, NoKey, Null, Po
 from skipstone.tables.filesets import ColumnBounds
 
 Mask = npt.NDArray[np.bool_]
+#: So many texts are compared with all bounds one by one; more are searched for each bound.
+_FEW_POINTS = 16
 
 
 class Bounded(Protocol):
@@ -102,7 +105,7 @@ def _column(files: Bounded, column: BoundsColumn) -> _Column | None:
     except KeyError:
         return None
     lower, upper = (
-        _comparable(one if column.storage is None else stored_keys(one, column.storage))
+        _Ends(one if column.storage is None else stored_keys(one, column.storage))
         for one in (bounds.lower, bounds.upper)
     )
     nulls, values = bounds.null_count, bounds.value_count
@@ -124,18 +127,41 @@ def _true_or_unknown(values: pa.Array) -> Mask:
     return filled
 
 
-@dataclass(frozen=True)
 class _Ends:
-    """One end of all files' ranges as NumPy values; ``known`` where there is one."""
+    """One end of all files' ranges, stored keys; ``known`` where there is one.
 
-    values: npt.NDArray[np.generic]
-    known: Mask
+    ``texts``: the keys as bytes where these compare as the keys do, else None. ``values``: the keys for NumPy.
+    """
+
+    def __init__(self, stored: pa.Array) -> None:
+        self.known: Mask = pc.is_valid(stored).to_numpy(zero_copy_only=False)
+        self.texts = _as_texts(stored)
+        self._stored = stored
+
+    @cached_property
+    def values(self) -> npt.NDArray[np.generic]:
+        """Int64 or Python objects, both of which compare as the keys do; any where nothing is known."""
+        return _as_numpy(self._stored)
+
+    def compare(self, operator: str, key: pa.Scalar) -> Mask:
+        """Which ends compare so with ``key``, unknown ones included."""
+        keys = pa.repeat(key, 1)
+        if self.texts is not None:
+            found = _ARROW[operator](self.texts, keys.view(pa.binary())[0])
+            return np.asarray(pc.fill_null(found, pa.scalar(value=True)).to_numpy(zero_copy_only=False), np.bool_)
+        mask = np.ones(len(self.known), np.bool_)
+        mask[self.known] = _NUMPY[operator](self.values[self.known], _as_numpy(keys)).astype(np.bool_)
+        return mask
 
 
-def _comparable(values: pa.Array) -> _Ends:
-    """Stored keys as int64 or Python objects, both of which compare as the keys do."""
-    known: Mask = pc.is_valid(values).to_numpy(zero_copy_only=False)
-    return _Ends(_as_numpy(values), known)
+_ARROW = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_NUMPY = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+def _as_texts(values: pa.Array) -> pa.Array | None:
+    """Stored keys as bytes that compare as the keys do; None where they are not."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    return values.view(pa.binary()) if is_text else None
 
 
 def _as_numpy(values: pa.Array) -> npt.NDArray[np.generic]:
@@ -153,6 +179,9 @@ def _as_numpy(values: pa.Array) -> npt.NDArray[np.generic]:
 
 
 def _points_mask(test: Points, lower: _Ends, upper: _Ends) -> Mask:
+    if lower.texts is not None and len(test.values) <= _FEW_POINTS:
+        ranges = (lower.compare("<=", point) & upper.compare(">=", point) for point in test.values)
+        return reduce(np.logical_or, ranges) | ~(lower.known & upper.known)
     points = _as_numpy(test.values)
     known = lower.known & upper.known
     mask = np.ones(len(known), np.bool_)
@@ -165,14 +194,7 @@ def _points_mask(test: Points, lower: _Ends, upper: _Ends) -> Mask:
 def _range_mask(test: Range, lower: _Ends, upper: _Ends) -> Mask:
     mask = np.ones(len(lower.known), np.bool_)
     if test.lower is not None:
-        above = np.greater if test.lower_open else np.greater_equal
-        mask[upper.known] &= above(upper.values[upper.known], _alone(test.lower))
+        mask &= upper.compare(">" if test.lower_open else ">=", test.lower)
     if test.upper is not None:
-        below = np.less if test.upper_open else np.less_equal
-        mask[lower.known] &= below(lower.values[lower.known], _alone(test.upper))
+        mask &= lower.compare("<" if test.upper_open else "<=", test.upper)
     return mask
-
-
-def _alone(value: pa.Scalar) -> npt.NDArray[np.generic]:
-    """An array of one value: NumPy cuts zeros off the end of a text or bytes that it compares as it is."""
-    return _as_numpy(pa.repeat(value, 1))
