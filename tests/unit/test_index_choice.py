@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.typedef import Identifier
 from skipstone.indexes.asking import probes
-from skipstone.indexes.found import FoundIndex, IndexProblem, find_indexes
+from skipstone.indexes.found import FoundIndex, IndexHeads, IndexProblem, find_indexes
 from skipstone.query import plan_read
 from skipstone.runs.merging.prune import PruneSite, prune_files
 from skipstone.tables.filesets import FileSet, read_file_set
@@ -134,9 +134,14 @@ class Only:
     names: frozenset[str]
 
     def __call__(
-        self, catalog: Catalog, table: Identifier, files: FileSet, namespace: str | None = None
+        self,
+        catalog: Catalog,
+        table: Identifier,
+        files: FileSet,
+        namespace: str | None = None,
+        heads: IndexHeads | None = None,
     ) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
-        found, problems = find_indexes(catalog, table, files, namespace)
+        found, problems = find_indexes(catalog, table, files, namespace, heads)
         return tuple(index for index in found if f"_{index.name.split('_si_')[1]}".startswith(self.prefixes)), problems
 
     @property

@@ -94,7 +94,7 @@ def _without_nulls(tree: Filter, required: frozenset[int]) -> Filter:
         case AnyOf():
             parts = [_without_nulls(part, required) for part in tree.parts]
             return Never() if all(isinstance(part, Never) for part in parts) else AnyOf(tuple(parts))
-        case ColumnTest(Term(field_id, transform), "is-null") if transform == IDENTITY and field_id in required:
+        case ColumnTest(Term(field_id), "is-null") if field_id in required:
             return Never()
     return tree
 
