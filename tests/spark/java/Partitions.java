@@ -31,7 +31,7 @@ public class Partitions {
     try {
       Expression filter = ExpressionParser.fromJson(filterJson);
       written = ExpressionParser.toJson(filter);
-      Expression positive = Judge.withoutNulls(Expressions.rewriteNot(filter));
+      Expression positive = Judge.withoutNulls(Expressions.rewriteNot(filter), schema.asStruct(), caseSensitive);
       rowEvaluator = new Evaluator(schema.asStruct(), positive, caseSensitive);
       Expression projected = Projections.inclusive(spec, caseSensitive).project(filter);
       planned = new Evaluator(spec.partitionType(), projected, caseSensitive);
