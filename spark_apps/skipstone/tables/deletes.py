@@ -108,9 +108,12 @@ class DeleteIndex:
 
     def applying(self, path: str, scope: DeleteScope, data_sequence: int) -> list[Delete]:
         """The deletes that may apply to the data file ``path`` in ``scope``."""
+        found = [*self.everywhere, *self.by_path.get(path, ())]
+        if self.by_scope:
+            found += self.by_scope.get(scope, ())
         return [
             delete
-            for delete in (*self.everywhere, *self.by_path.get(path, ()), *self.by_scope.get(scope, ()))
+            for delete in found
             if is_delete_newer(delete.kind, data_sequence=data_sequence, delete_sequence=delete.sequence)
             and delete.may_touch(path)
         ]

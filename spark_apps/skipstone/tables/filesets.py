@@ -208,6 +208,19 @@ class FileSet:
         path, sequence = (manifest.entries.column(name)[row].as_py() for name in ("path", "data_sequence"))
         return self._deletes.applying(path, DeleteScope(manifest.spec_id, manifest.partition(row)), sequence)
 
+    def deletes_of_each(self, ordinals: npt.NDArray[np.int64]) -> list[list[Delete]]:
+        """As ``applying_deletes`` of each of many files."""
+        if not self._deletes:
+            return [[] for _ in ordinals]
+        entries = self.entries(("path", "data_sequence"), ordinals)
+        partitions, numbers = self.partitions()
+        scopes = [DeleteScope(*partition) for partition in partitions]
+        facts = (entries.column(name).to_pylist() for name in ("path", "data_sequence"))
+        return [
+            self._deletes.applying(path, scopes[number], sequence)
+            for path, sequence, number in zip(*facts, numbers[ordinals].tolist(), strict=True)
+        ]
+
     def has_deletes(self, ordinal: int) -> bool:
         """Whether any delete file applies to the file."""
         return bool(self.applying_deletes(ordinal))

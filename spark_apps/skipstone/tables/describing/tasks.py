@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from skipstone.tables.describing.deletes import NumberedDeletes
+from skipstone.tables.describing.deletes import NumberedDeletes, bodies_of
 from skipstone.tables.describing.texts import (
     TEXT,
     concatenated,
@@ -89,7 +89,7 @@ class _Described:
         self._residual = residual
         self._bounds = np.array(sorted(with_bounds), np.int32)
         self._partitions = _Heads(files, texts)
-        self.deletes = NumberedDeletes(self._partitions.texts)
+        self.deletes = NumberedDeletes(self._partitions.texts, bodies_of(files))
 
     def tasks(self, ordinals: Ordinals) -> Iterator[bytes]:
         """Tasks in parts, with the commas between them."""
@@ -123,8 +123,9 @@ class _Described:
     def _references(self, ordinals: Ordinals) -> pa.Array | str:
         if not self._files.delete_files:
             return ""
-        found = ([self.deletes.number(file) for file in self._files.deletes(ordinal)] for ordinal in ordinals.tolist())
-        return pa.array([",".join(map(str, each)) for each in found], TEXT)
+        number = self.deletes.number
+        applying = self._files.deletes_of_each(ordinals)
+        return pa.array([",".join([str(number(delete.file)) for delete in each]) for each in applying], TEXT)
 
 
 class _Heads:
