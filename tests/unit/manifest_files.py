@@ -176,7 +176,10 @@ def local_path(manifest: ManifestFile) -> Path:
 
 
 def recoded(manifest: ManifestFile, sizes: Sequence[int], codec: str = "null", **coders: Any) -> ManifestFile:
-    """The same records in blocks of ``sizes`` records each, as other writers make them; the rest in one more."""
+    """The same records in blocks of ``sizes`` records each, as other writers make them; the rest in one more.
+
+    ``coders``: ``compress`` codes a block, ``spell`` the schema.
+    """
     raw = local_path(manifest).read_bytes()
     decoder = new_decoder(raw)
     header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
@@ -190,6 +193,7 @@ def recoded(manifest: ManifestFile, sizes: Sequence[int], codec: str = "null", *
     with path.open("wb") as file:
         encoder = BinaryEncoder(file)
         header.meta["avro.codec"] = codec
+        header.meta["avro.schema"] = coders.get("spell", str)(header.meta["avro.schema"])
         construct_writer(META_SCHEMA).write(encoder, header)
         for block in _blocks(records, sizes):
             content = coders.get("compress", bytes)(b"".join(block))

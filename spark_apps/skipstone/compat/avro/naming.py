@@ -1,4 +1,4 @@
-"""Avro schemas in which a type stands by its name: each such name is replaced by the type.
+"""Avro schemas in which a type stands by its name: each such name is replaced by the type, for PyIceberg too.
 
 Iceberg's Java library writes a type in full once, as a partition of two decimals of one precision has it, and PyIceberg
 knows no names. Must not know manifests.
@@ -7,6 +7,10 @@ knows no names. Must not know manifests.
 from __future__ import annotations
 
 import json
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 Avro = str | int | None | list["Avro"] | dict[str, "Avro"]
 _NAMED = ("fixed", "enum", "record")
@@ -18,6 +22,21 @@ def read_schema(text: str) -> dict[str, Avro]:
     if not isinstance(tree, dict):
         raise ValueError("the Avro schema is not a record")
     return tree
+
+
+_as_shipped = AvroSchemaConversion.avro_to_iceberg
+
+
+def read_named_types() -> None:
+    """Make all of this process read Avro files in which a type is named again; a process that commits has to.
+
+    PyIceberg reads the manifests that a commit rewrites.
+    """
+    AvroSchemaConversion.avro_to_iceberg = _by_names  # type: ignore[method-assign, assignment]
+
+
+def _by_names(conversion: AvroSchemaConversion, avro_schema: dict[str, Any]) -> Schema:
+    return _as_shipped(conversion, _spelled(avro_schema, {}))  # type: ignore[arg-type]
 
 
 def _spelled(avro: Avro, known: dict[str, Avro]) -> Avro:

@@ -6,7 +6,6 @@ it ("First Row ID Inheritance"). Must not judge what is read, but for whether it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
@@ -30,6 +29,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.caches import ContentCache
 from skipstone.compat.avro.doubles import exact_entries
+from skipstone.compat.avro.naming import read_schema
 from skipstone.compat.avro.whole import NotWholeError, records_in
 from skipstone.compat.pyiceberg import optional_value, with_inherited
 
@@ -92,7 +92,7 @@ def _as_pyiceberg_reads(input_file: InputFile) -> Iterator[ManifestFile]:
 def _list_reader(written: str, version: int) -> Reader:
     """To find out takes PyIceberg several times as long as reading a list, and an expiry reads them all."""
     return resolve_reader(
-        AvroSchemaConversion().avro_to_iceberg(json.loads(written)),
+        AvroSchemaConversion().avro_to_iceberg(read_schema(written)),
         MANIFEST_LIST_FILE_SCHEMAS[version],
         {-1: ManifestFile, 508: PartitionFieldSummary},
         {517: ManifestContent},

@@ -44,6 +44,7 @@ from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflict
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.avro.doubles import read_doubles_exactly
+from skipstone.compat.avro.naming import read_named_types
 from skipstone.compat.lineage.reading import read_manifests, refuse_cut_lists
 from skipstone.compat.lineage.writing import LineageDelta
 from skipstone.compat.pyiceberg import (
@@ -232,6 +233,7 @@ Produce = Callable[[Transaction], SnapshotProducer]  # type: ignore[type-arg]
 def stage_producer(table: Table, produce: Produce, now_ms: int) -> StagedSwap:
     """Write what a snapshot producer writes on the head of ``table``. ``now_ms`` and what it raises: as ``stage``."""
     read_doubles_exactly()
+    read_named_types()
     refuse_cut_lists()
     transaction = CachingTransaction(table)
     producer = produce(transaction)
