@@ -14,14 +14,13 @@ from typing import Any, Protocol
 
 from skipstone_operator.adapters.cached import CACHED_KINDS, selector_of, slim
 from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.labels import ROLE_LABEL
 from skipstone_operator.ports import AccessDenied, JsonObject, Key
 from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, TABLE
 from skipstone_operator.routing import Router, identity_of
 from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, as_version, version_of
 from skipstone_operator.runtime.resync import Deliveries
 
-#: Kinds whose changes wake nobody: what depends on them looks again by itself.
-SILENT = ("ConfigMap", "PersistentVolumeClaim")
 #: Up to so many objects of a kind are read one by one after a LIST of names; more by one LIST of whole objects.
 MAX_SINGLE_READS = 16
 logger = logging.getLogger(__name__)
@@ -37,6 +36,12 @@ class SeenMeter(Protocol):
     def gone(self, identity: Key) -> None:
         """The object does not exist any more."""
         ...
+
+
+def is_silent(obj: Mapping[str, Any]) -> bool:
+    """Whether changes of ``obj`` wake nobody: what depends on a claim or on a run's ConfigMap looks again by itself."""
+    labels = obj["metadata"].get("labels") or {}
+    return obj["kind"] == "PersistentVolumeClaim" or (obj["kind"] == "ConfigMap" and ROLE_LABEL in labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,7 @@ class Feed:
             # It is known to be deleted, and whoever depends on it was told.
             return
         self.meter.seen(newest)
-        if identity.kind not in SILENT:
+        if not is_silent(newest):
             self._wake(self.router.changed(newest) | self._rivals(newest))
 
     def removed(self, obj: Mapping[str, Any]) -> None:
@@ -135,7 +140,7 @@ class Feed:
         except Unordered:
             # The whole LIST says so.
             return None
-        self._know(kind, filter(None, map(shard.get, versions)))
+        self._know(filter(None, map(shard.get, versions)))
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
         return {Key(kind, namespace, name): text for name, text in versions.items()}
 
@@ -145,11 +150,12 @@ class Feed:
         labels = {} if obj is None else obj["metadata"].get("labels") or {}
         return None if obj is None or not selector_of(kind).items() <= labels.items() else slim(obj)
 
-    def _know(self, kind: str, objects: Iterable[JsonObject]) -> None:
+    def _know(self, objects: Iterable[JsonObject]) -> None:
         """Whom these objects belong to, and what they are worth."""
-        for obj in objects if kind not in SILENT else ():
-            self.router.changed(obj)
-            self.meter.seen(obj)
+        for obj in objects:
+            if not is_silent(obj):
+                self.router.changed(obj)
+                self.meter.seen(obj)
 
     async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
         snapshot = await self.kube.snapshot(kind, namespace, labels=selector_of(kind))
@@ -161,10 +167,10 @@ class Feed:
         except Unordered as error:
             logger.warning("passes read %s of namespace %s from the API server: %s", kind, namespace, error)
             self.cache.forget(kind, namespace)
-            self._know(kind, snapshot.objects)
+            self._know(snapshot.objects)
             return found
         # The watch may have told of something newer while the list was on its way.
-        self._know(kind, filter(None, (shard.get(identity.name) for identity in found)))
+        self._know(filter(None, (shard.get(identity.name) for identity in found)))
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
         return found
 

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from skipstone_core.contract.requests import RunKind
 from skipstone_operator.adapters.cached import CACHED_KINDS, new_cache
 from skipstone_operator.adapters.connection import Connection
 from skipstone_operator.adapters.kube import KubeClient, Listing, Snapshot
 from skipstone_operator.feed import MAX_SINGLE_READS, Feed
+from skipstone_operator.manifests import build_run
+from skipstone_operator.manifests.planning import build_server
 from skipstone_operator.ports import Key
 from skipstone_operator.routing import Router
 from skipstone_operator.runtime.resync import Deliveries
 
+from tests.unit.manifest_cases import planning_server, run_manifest
 from tests.unit.runtime_doubles import VirtualTime
 
 OLD, NEW = Key("Table", "lake", "old"), Key("Table", "lake", "new")
@@ -316,3 +320,18 @@ class LateServer:
     async def listing(self, kind: str, namespace: str, **_more: Any) -> Listing:
         found = await self.snapshot(kind, namespace)
         return Listing(found.head, {obj["metadata"]["name"]: version_in(obj) for obj in found.objects})
+
+
+def test_a_server_object_that_somebody_deletes_wakes_its_warehouse_and_the_conf_map_of_a_run_wakes_nobody() -> None:
+    server = planning_server("lake")
+    warehouse = Key("Warehouse", "lake", server.owner.name)
+    for made in build_server(server):
+        bench, metadata = Bench(), {**made["metadata"], "uid": "u", "resourceVersion": "10"}
+        obj = {**made, "metadata": metadata}
+        bench.feed.changed(obj)
+        bench.feed.removed({**obj, "metadata": {**metadata, "resourceVersion": "11"}})
+        assert bench.woken == [warehouse, warehouse], made["kind"]
+    bench = Bench()
+    conf, _ = build_run(run_manifest(RunKind.CHECK, namespace="lake"))
+    bench.feed.changed({**conf, "metadata": {**conf["metadata"], "uid": "u", "resourceVersion": "10"}})
+    assert bench.woken == []
