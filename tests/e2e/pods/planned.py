@@ -1,8 +1,8 @@
-"""A reader who has never heard of Skipstone: stock PyIceberg and stock Spark before the planning server.
+"""A reader who has never heard of Skipstone: stock PyIceberg, Spark and Spark Connect before the planning server.
 
-Runs in a pod that mounts the Warehouse's claim, where the data files are: ``ROOT URL TOKEN NAMESPACE.TABLE COLUMN
-VALUE``. Prints for each engine the rows in which the column has the value, and for how many files the server said that
-they have to be read, of how many; and what the server makes of a write.
+Runs in a pod that mounts the Warehouse's claim, where the data files are: ``ROOT ENGINE URL TOKEN NAMESPACE.TABLE
+COLUMN VALUE``. Prints the rows in which the column has the value, how many files the server planned and how many
+of them it left to read; and what it makes of a write and of a stranger.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Callable
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.expressions import EqualTo
 from pyspark.sql import SparkSession
 
-_, url, token, name, column, value = sys.argv[1:]
+_, engine, url, token, name, column, value = sys.argv[1:]
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "rest",
+    "spark.sql.catalog.lake.uri": url,
+    "spark.sql.catalog.lake.token": token,
+    "spark.sql.catalog.lake.scan-planning-mode": "server",
+}
 
 
 def files() -> tuple[int, int]:
@@ -32,43 +39,31 @@ def files() -> tuple[int, int]:
     return int(total), int(left)
 
 
-def planned(read: Callable[[], list[list[object]]]) -> dict[str, object]:
-    """The rows of ``read``, and what the server planned for them."""
-    before = files()
-    rows = read()
-    after = files()
-    return {"rows": sorted(rows), "files": after[0] - before[0], "left": after[1] - before[1]}
-
-
-catalog = RestCatalog("lake", uri=url, token=token, **{"scan-planning-mode": "server"})
-table = catalog.load_table(name)
-
-
 def by_pyiceberg() -> list[list[object]]:
     """The rows, without Spark."""
+    table = catalog.load_table(name)
     found = table.scan(row_filter=EqualTo(column, value), selected_fields=("id", column)).to_arrow()
     return [[row["id"], row[column]] for row in found.to_pylist()]
 
 
-spark = (
-    SparkSession.builder.master("local[1]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
-    .config("spark.sql.catalog.lake.type", "rest")
-    .config("spark.sql.catalog.lake.uri", url)
-    .config("spark.sql.catalog.lake.token", token)
-    .config("spark.sql.catalog.lake.scan-planning-mode", "server")
-    .getOrCreate()
-)
-
-
 def by_spark() -> list[list[object]]:
-    """The rows by plain SQL."""
+    """The rows by plain SQL, in a session of its own or of a Connect server's."""
+    builder = SparkSession.builder
+    builder = builder.remote("local[1]") if engine == "connect" else builder.master("local[1]")
+    for key, setting in SPARK.items():
+        builder = builder.config(key, setting)
+    spark = builder.getOrCreate()
+    assert type(spark).__module__.startswith("pyspark.sql.connect") == (engine == "connect")
     rows = spark.sql(f"select id, {column} from lake.{name} where {column} = '{value}'").collect()
+    spark.stop()
     return [list(row) for row in rows]
 
 
-told: dict[str, object] = {"pyiceberg": planned(by_pyiceberg), "spark": planned(by_spark)}
+catalog = RestCatalog("lake", uri=url, token=token, **{"scan-planning-mode": "server"})
+before = files()
+rows = by_pyiceberg() if engine == "pyiceberg" else by_spark()
+after = files()
+told: dict[str, object] = {"rows": sorted(rows), "files": after[0] - before[0], "left": after[1] - before[1]}
 told["namespaces"] = sorted(".".join(levels) for levels in catalog.list_namespaces())
 told["tables"] = sorted(".".join(levels) for levels in catalog.list_tables(name.rpartition(".")[0]))
 try:
@@ -83,4 +78,3 @@ except RESTError as error:
     told["stranger"] = type(error).__name__
 told["knows_skipstone"] = any(module.partition(".")[0].startswith("skipstone") for module in sys.modules)
 print("ANSWER " + json.dumps(told))
-spark.stop()
