@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from skipstone.indexes.found import IndexHeads
 from skipstone.indexes.tables import index_identifier
 from skipstone.query.readplan import ReadOptions
@@ -131,6 +132,31 @@ def test_a_name_that_means_two_columns_says_nothing(lake: Lake) -> None:
         update.rename_column("k", "g")
     condition = {"type": "eq", "term": "g", "value": 10_000}
     assert len(_scan(lake.table(), condition, snapshot_id=snapshot.snapshot_id).ordinals) == FILES
+
+
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_a_client_whose_copy_of_the_table_is_old_loses_no_rows(lake: Lake, is_partitioned: bool) -> None:
+    table = lake.table()
+    if is_partitioned:
+        with table.update_spec() as update:
+            update.add_field("k", IdentityTransform(), "part_k")
+            update.add_field("g", IdentityTransform(), "part_g")
+    table.append(pa.table({"k": [1000], "g": [2000], "x": [0.0]}, schema=SCHEMA))
+    snapshot = lake.table().current_snapshot()
+    assert snapshot is not None
+    for old, new in (("k", "old"), ("g", "k"), ("k", "gone")):
+        with table.update_schema() as update:
+            update.rename_column(old, new)
+    client = {"client": "PyIceberg 0.12.0"} if is_partitioned else {}
+    for wanted in (1000, 2000):  # the name meant one column, then another one, and no longer means any
+        condition = {"type": "eq", "term": "k", "value": wanted}
+        assert len(_scan(lake.table(), condition, **client).ordinals) == FILES + 1
+        asked = {"snapshot_id": snapshot.snapshot_id, "use_snapshot_schema": True, "case_sensitive": False}
+        if not is_partitioned:
+            assert len(_scan(lake.table(), condition, **asked).ordinals) == FILES + 1
+            continue
+        with pytest.raises(BadSpec, match="cannot be judged, and the table is partitioned by it"):
+            _scan(lake.table(), condition, **asked)
 
 
 def test_what_is_unknown_is_refused(lake: Lake) -> None:

@@ -60,6 +60,11 @@ def reads_null(version: str) -> bool:
     return not version.startswith("PyIceberg")
 
 
+def trusts_lists(version: str) -> bool:
+    """Whether a client may count the rows of a partition by the list of files alone. PyIceberg filters all rows."""
+    return not version.startswith("PyIceberg")
+
+
 @dataclass(frozen=True)
 class ResidualRules:
     """How residuals are read by the client that asks.
@@ -144,8 +149,8 @@ class _Rewriting:
         return test
 
     def _is_bound(self, name: str) -> bool:
-        """Whether the name means one column, in whatever schema the client binds it."""
-        if self._newest is None:
+        """Whether the name means one column, in whatever schema the client binds it: others than Java bind it once."""
+        if self._newest is None or self._rules.client is Client.PYICEBERG:
             return True
         key = self._key(name)
         found = {schema[key] for schema in self._schemas if key in schema}

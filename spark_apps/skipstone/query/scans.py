@@ -24,7 +24,7 @@ from skipstone.compat.pyiceberg import field_ids
 from skipstone.query.partitioning import partition_mask, require_partitions_read_alike
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
-from skipstone.query.residuals import Client, Json, ResidualRules, residual_of
+from skipstone.query.residuals import Client, Json, ResidualRules, residual_of, trusts_lists
 from skipstone.tables.filesets import FileSet, known_file_set, schema_of
 
 Mask = npt.NDArray[np.bool_]
@@ -81,14 +81,14 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     """
     require_partitions_read_alike(table)
     snapshot = _snapshot(table, request.snapshot_id)
-    columns = _columns_of(table, snapshot)
+    columns = _columns_of(table, snapshot, is_head=request.snapshot_id is None)
     tree: Filter = Always()
     if request.filter is not None:
         tree = read_filter(request.filter, columns, case_sensitive=request.case_sensitive)
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
     files = known_file_set(table, chosen.snapshot_id)
-    may_hold = partition_mask(tree, files, table).mask
+    may_hold = partition_mask(tree, files, table, is_trusted=trusts_lists(request.client)).mask
     names = {field.field_id: field.name for field in files.schema.fields}
     plan = plan_read(table, predicate_of(tree, names), chosen, among=may_hold)
     return PlannedScan(
@@ -122,15 +122,17 @@ def _options(options: ReadOptions, snapshot_id: int | None) -> ReadOptions:
     )
 
 
-def _columns_of(table: Table, snapshot: Snapshot | None) -> FilterColumns:
-    """The columns that a filter may name: those of the table's newest schema, and those of the snapshot's.
+def _columns_of(table: Table, snapshot: Snapshot | None, *, is_head: bool) -> FilterColumns:
+    """The columns that a filter may name: of the table's newest schema, of the snapshot's, and of those between.
 
-    A client that reads a branch or the head names columns as the table does now, one that travels in time as the
-    snapshot did, and neither says which.
+    A client that reads a branch or the head names columns as the table did when it loaded it, one that travels in time
+    as the snapshot did, and neither says which. ``is_head``: the client names no snapshot, so its copy of the table may
+    be older than the snapshot.
     """
-    schemas = [table.schema()]
-    if (older := schema_of(table, snapshot)).schema_id != schemas[0].schema_id:
-        schemas.append(older)
+    newest, older = table.schema(), schema_of(table, snapshot)
+    first = 0 if is_head else older.schema_id
+    others = [schema for number, schema in sorted(table.schemas().items(), reverse=True) if number >= first]
+    schemas = [newest, *(schema for schema in (older, *others) if schema.schema_id != newest.schema_id)]
     types = {number: str(kind) for schema in reversed(schemas) for number, kind in _types_of(schema).items()}
     return FilterColumns(tuple(_names_of(schema) for schema in schemas), types)
 
