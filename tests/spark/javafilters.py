@@ -87,9 +87,9 @@ class JavaPlanner:
     def __init__(self, spark: SparkSession) -> None:
         self.java = JavaClass(spark, "PlannedTables", JavaJudge(spark).java)
 
-    def build(self, location: str, schema: Any, spec: Any, steps: Any) -> str:
-        """Make a table; give where its metadata is."""
-        return self.java.call("build", location, json.dumps(schema), json.dumps(spec), json.dumps(steps))
+    def build(self, location: str, version: int, schema: Any, spec: Any, steps: Any) -> str:
+        """Make a table of a format version; give where its metadata is."""
+        return self.java.call("build", location, str(version), *map(json.dumps, (schema, spec, steps)))
 
     def plan(self, location: str, parts: list[Any], *, case_sensitive: bool) -> JavaScan | None:
         """Plan a scan for a conjunction of filters; None when Java refuses it."""

@@ -47,6 +47,7 @@ _FILTERS = 12
 class _Bed(NamedTuple):
     """A random table: its columns now and when it was made, and what is done to it."""
 
+    version: int
     made: list[Column]
     columns: list[Column]
     spec: Any
@@ -117,7 +118,8 @@ def _beds(draw: st.DrawFn) -> _Bed:
         {"name": name, "transform": transform, "source-id": column.field_id, "field-id": 1000 + number}
         for number, (name, transform, column) in enumerate(first)
     ]
-    return _Bed(made, columns, {"spec-id": 0, "fields": fields}, steps, filters, draw(st.booleans()))
+    version = draw(st.sampled_from([1, 2, 3]))
+    return _Bed(version, made, columns, {"spec-id": 0, "fields": fields}, steps, filters, draw(st.booleans()))
 
 
 def _field_json(name: str, transform: str, column: Column) -> Any:
@@ -174,7 +176,7 @@ def test_no_file_is_lost_and_none_is_too_many_where_clients_trust_the_list(
     @given(_beds())
     def check(bed: _Bed) -> None:
         folder = tmp_path_factory.mktemp("scans") / "t"
-        metadata = planner.build(str(folder), schema_json(bed.made), bed.spec, bed.steps)
+        metadata = planner.build(str(folder), bed.version, schema_json(bed.made), bed.spec, bed.steps)
         table = StaticTable.from_metadata(metadata)
         for parts in bed.filters:
             scan = planner.plan(str(folder), parts, case_sensitive=bed.case_sensitive)
@@ -202,7 +204,7 @@ def _table(planner: JavaPlanner, folder: Path, kinds: list[str], rows: list[list
     ]
     schema = {"type": "struct", "schema-id": 0, "fields": fields}
     steps = [{"append": rows, "bounds": True}]
-    return StaticTable.from_metadata(planner.build(str(folder), schema, {"spec-id": 0, "fields": parts}, steps))
+    return StaticTable.from_metadata(planner.build(str(folder), 2, schema, {"spec-id": 0, "fields": parts}, steps))
 
 
 @pytest.mark.parametrize(

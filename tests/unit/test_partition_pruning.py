@@ -113,3 +113,14 @@ def test_no_bucket_holds_a_decimal_of_more_digits_than_the_column_has() -> None:
     for test in ({"type": "eq", "value": 2**31}, {"type": "in", "values": [2**31, "10000000.00", "0.001"]}):
         tree = read_of([column], {"term": "c", **test}, case_sensitive=True)
         assert not partition_mask(tree, found.files, found.table).mask.any()
+
+
+def test_what_java_makes_of_the_least_integer_is_judged_as_it_is_written() -> None:
+    """Java's truncate runs over the least integer: the partition of -2**63 by threes is 2**63 - 1."""
+    column = Column(1, "c", next(kind for kind in KINDS if kind.name == "long"))
+    spec = PartitionSpec(PartitionField(1, 1000, parse_transform("truncate[3]"), "p"), spec_id=0)
+    found = partitioned([column], [spec], [(0, (2**63 - 1,)), (0, (0,)), (0, (2**63 - 2,))])
+    term = {"type": "transform", "transform": "truncate[3]", "term": "c"}
+    for tested, expected in (("c", [True, True, False]), (term, [False, True, False])):
+        tree = read_of([column], {"type": "lt-eq", "term": tested, "value": 1}, case_sensitive=True)
+        assert partition_mask(tree, found.files, found.table).mask.tolist() == expected

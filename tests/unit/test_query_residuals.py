@@ -187,3 +187,11 @@ def test_who_asks_is_known_by_name_and_by_what_it_sends(
     version: str, case_sensitive: bool, use_snapshot_schema: bool, client: Client
 ) -> None:
     assert Client.of(version, case_sensitive=case_sensitive, use_snapshot_schema=use_snapshot_schema) is client
+
+
+def test_a_form_of_newer_versions_of_the_protocol_says_nothing_to_clients() -> None:
+    newer = {"type": "is-null", "child": {"type": "reference", "name": "k"}}
+    for newest in (True, False):
+        assert residual_of(newer, _rules(newest=newest, client=Client.SPARK)) is True
+        both = {"type": "and", "left": newer, "right": _test("eq", "k", 5)}
+        assert residual_of(both, _rules(newest=newest)) == _test("eq", "k", 5)

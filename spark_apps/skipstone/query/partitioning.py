@@ -148,7 +148,7 @@ class _Judge:
                 mask &= columns.applied(place, applied, test)
             elif (found := projection.project(test)) and projection.kind:
                 column = columns.column(place, projection.kind)
-                mask &= column.passes(found) | projection.uncertain(column)
+                mask &= column.passes(found) | projection.uncertain(test, column)
         return mask
 
 

@@ -131,7 +131,7 @@ class _Rewriting:
 
     def _tested(self, node: Json, kind: str, *, is_negated: bool) -> Json | None:
         name = _name(node.get("term"))
-        if not self._is_bound(name):
+        if "term" not in node or not self._is_bound(name):  # forms that no client reads yet have other names for it
             return None
         if kind not in _NEGATED:
             return {"type": "not", "child": node} if is_negated else node

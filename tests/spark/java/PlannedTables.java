@@ -49,10 +49,11 @@ public class PlannedTables {
   private static final Map ROWS = new HashMap();
 
   /** Make a table by steps: append (rows), remove and add (fields of the spec), promote, rename. */
-  public static String build(String location, String schemaJson, String specJson, String stepsJson) throws Exception {
+  public static String build(String location, String version, String schemaJson, String specJson, String stepsJson)
+      throws Exception {
     Schema schema = SchemaParser.fromJson(schemaJson);
     Map properties = new HashMap();
-    properties.put("format-version", "2");
+    properties.put("format-version", version);
     Table table =
         new HadoopTables(new Configuration())
             .create(schema, PartitionSpecParser.fromJson(schema, specJson), properties, location);

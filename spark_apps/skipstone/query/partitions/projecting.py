@@ -88,8 +88,13 @@ class FieldProjection:
             return lambda value: _wrapped(cast("int", value) // width * width, bits)
         return self.transform.transform(self.source)  # type: ignore[attr-defined,no-any-return]
 
-    def uncertain(self, column: ValueColumn) -> Mask | bool:
-        """Values that the transform does not make: integers near the least one overflow in Java."""
+    def uncertain(self, test: ColumnTest, column: ValueColumn) -> Mask | bool:
+        """Values that the transform does not make: integers near the least one overflow in Java.
+
+        They say nothing of the column, and all of a test on the transform.
+        """
+        if test.term.transform != IDENTITY:
+            return False
         if not isinstance(self.transform, TruncateTransform) or not isinstance(self.source, IntegerType | LongType):
             return False
         return np.asarray(column.numbers % self.transform.width != 0, np.bool_)
