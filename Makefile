@@ -137,7 +137,7 @@ soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIP
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_covering.py tests/spark/test_plans_covering_random.py tests/spark/test_plans_everywhere.py tests/spark/test_plans_shapes.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
 
 soak-expressions: setup ## Random filters and scans as engines send them, judged by PyIceberg and by Iceberg's Java library
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_filters_random.py tests/unit/test_partition_pruning.py tests/spark/test_filters_java.py tests/spark/test_partitions_java.py tests/spark/test_scans_random.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_filters_random.py tests/unit/test_partition_pruning.py tests/unit/test_scans_indexed.py tests/spark/test_filters_java.py tests/spark/test_partitions_java.py tests/spark/test_scans_random.py
 
 soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, results as Spark's (SKIPSTONE_SOAK_SEED); tells in build/soak
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

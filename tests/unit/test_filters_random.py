@@ -106,9 +106,18 @@ def _cases(draw: st.DrawFn, kinds: tuple[Any, ...] = KINDS, *, odd: bool = True)
 
 def _sent(case: _Case) -> Any:
     """The filter as PyIceberg's client writes it; names in another case where case does not count."""
-    request = PlanTableScanRequest(filter=case.expression)
-    decoded = json.loads(request.model_dump_json(by_alias=True, exclude_none=True))["filter"]
+    decoded = _as_sent(case.expression)
     return decoded if case.case_sensitive else _uppercase(decoded)
+
+
+def _as_sent(expression: BooleanExpression) -> Any:
+    request = PlanTableScanRequest(filter=expression)
+    return json.loads(request.model_dump_json(by_alias=True, exclude_none=True))["filter"]
+
+
+def sent_filters(columns: list[Column], data: list[list[Any]]) -> st.SearchStrategy[tuple[BooleanExpression, Any]]:
+    """Random filters on a table, as PyIceberg has them and as it sends them."""
+    return _trees(columns, data, odd=True).map(lambda expression: (expression, _as_sent(expression)))
 
 
 def _uppercase(node: Any) -> Any:
