@@ -1,0 +1,124 @@
+"""Whoever reads through a planning server gets the rows of the table or an error, whatever goes wrong meanwhile.
+
+``make soak-planning-faults`` takes many more reads (SKIPSTONE_SOAK_CASES of each catalog, SKIPSTONE_SOAK_SEED).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
+
+from tests.debian import unpack_package
+from tests.examples import ALL_CASES, cases
+from tests.spark.index_bed import Lake
+from tests.spark.restserver import rest_catalog
+from tests.unit.planning_faults import (
+    TOKEN,
+    UPSTREAM_SECONDS,
+    Condition,
+    Draw,
+    Outcome,
+    World,
+    WrongRows,
+    check,
+    draw,
+    read_by_pyiceberg,
+    run,
+)
+from tests.unit.planning_history import History
+from tests.unit.serving_bed import guard, rest_settings, secrets, sql_settings
+from tests.unit.serving_replicas import faked_clock, replicas
+
+SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "1"))
+NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(4, 180))
+ALL = Condition((), is_any=False)
+
+
+@pytest.fixture(scope="module", params=["Sql", "Rest"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A catalog and two replicas before it."""
+    root = tmp_path_factory.mktemp("faults")
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(root / "decodes"))
+        yield (_rest_world if request.param == "Rest" else _sql_world)(stack, root)
+
+
+def _sql_world(stack: ExitStack, root: Path) -> World:
+    settings = sql_settings(root, files_per_page=2, upstream_timeout_seconds=UPSTREAM_SECONDS)
+    clock, environment = root / "clock", secrets(TOKEN, "the-seal-of-the-faults")
+    if ALL_CASES:
+        clock.write_text("+0")
+        (library,) = unpack_package("libfaketime").rglob("libfaketimeMT.so.1")
+        environment |= faked_clock(library, clock)
+    lake = Lake(root)
+    balancer = stack.enter_context(replicas(root / "replicas", settings, environment))
+    return World(lake, balancer, read_by_pyiceberg, clock=clock if ALL_CASES else None)
+
+
+def _rest_world(stack: ExitStack, root: Path) -> World:
+    uri = stack.enter_context(rest_catalog(root))
+    upstream = stack.enter_context(guard(uri))
+    given = {"files_per_page": 2, "upstream_timeout_seconds": UPSTREAM_SECONDS}
+    settings = rest_settings(upstream.address, root, **given)
+    environment = secrets(seal="the-seal-of-the-faults")
+    balancer = stack.enter_context(replicas(root / "replicas", settings, environment))
+    return World(Lake(root, kind=rest_settings(uri, root).warehouse.catalog), balancer, read_by_pyiceberg, upstream)
+
+
+@pytest.mark.timeout(20_000)
+def test_a_read_gives_rows_that_the_table_had_or_an_error(world: World) -> None:
+    outcomes: list[Outcome] = []
+    failures: list[str] = []
+    for number in NUMBERS:
+        drawn = draw(SEED, number, has_guard=world.guard is not None, has_clock=world.clock is not None)
+        try:
+            outcomes.append(run(world, SEED, drawn))
+            print(f"{drawn} => {outcomes[-1].result} {outcomes[-1].error} {outcomes[-1].begun}", flush=True)
+        except AssertionError as failure:
+            print(f"{drawn} => WRONG {failure}", flush=True)
+            failures.append(str(failure))
+    print(f"{len(outcomes)} reads, {sum(bool(each.begun) for each in outcomes)} met a fault")
+    for result, count in Counter(each.result for each in outcomes).most_common():
+        print(f"  {count} {result}")
+    assert failures == []
+
+
+def test_a_file_that_is_left_out_is_found(world: World) -> None:
+    """The verdict itself: a server that loses a file, and one that answers for another table."""
+    world.settle()
+    history = History(world.lake, random.Random(5))
+    history.begin()
+    drawn = Draw(0, ALL, None, is_warm=False, faults=())
+    assert check(world, history, drawn, None, len(history.states) - 1) == "as it was"
+    others = History(world.lake, random.Random(6))
+    others.begin()
+    try:
+        for kind, alter in (("plan", _without_a_file), ("tasks", _without_a_file), ("plan", _without_pages)):
+            world.balancer.alter = lambda asked, content, kind=kind, alter=alter: (  # type: ignore[misc]
+                alter(content) if asked == kind else content
+            )
+            with pytest.raises(WrongRows):
+                check(world, history, drawn, None, len(history.states) - 1)
+        world.balancer.forget()
+        history.name = others.name
+        with pytest.raises(WrongRows):
+            check(world, history, drawn, None, len(history.states) - 1)
+    finally:
+        world.balancer.forget()
+
+
+def _without_a_file(content: bytes) -> bytes:
+    answer = json.loads(content)
+    return json.dumps({**answer, "file-scan-tasks": answer["file-scan-tasks"][:-1]}).encode()
+
+
+def _without_pages(content: bytes) -> bytes:
+    return json.dumps({**json.loads(content), "plan-tasks": []}).encode()
