@@ -240,6 +240,13 @@ NEGATED: list[tuple[str, FilterOperator]] = [
 ]
 
 
+@pytest.mark.parametrize(("operator", "negated"), [("gt", "<="), ("gt-eq", "<")])
+def test_a_negated_comparison_of_floats_finds_nan(operator: str, negated: FilterOperator) -> None:
+    tests = (column_test("f", negated, 1.5), column_test("f", "is-nan"))
+    assert read({"type": "not", "child": compare(operator, "f", 1.5)}) == AnyOf(tests)
+    assert read({"type": "not", "child": compare(operator, "id", 5)}) == column_test("id", negated, 5)
+
+
 @pytest.mark.parametrize(("operator", "expected"), NEGATED)
 def test_negations_are_moved_into_tests(operator: str, expected: FilterOperator) -> None:
     tree = {"type": "not", "child": compare(operator, "s", "a")}

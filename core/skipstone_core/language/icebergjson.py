@@ -162,7 +162,8 @@ class _Reader:
             case "in" | "not-in":
                 return _listed(operand, operator, _values(node))
             case _:
-                return _compared(operand, operator, _plain(_required(node, "value", "right")))
+                tested = _compared(operand, operator, _plain(_required(node, "value", "right")))
+                return _or_nan(tested, operand) if is_negated and operator in ("<", "<=") else tested
 
     def _operand(self, node: object) -> _Operand:
         if isinstance(node, str):
@@ -243,6 +244,13 @@ def _compared(operand: _Operand, operator: FilterOperator, literal: Plain | None
     if (ends := greatest_and_least(operand.type_name)) and (operator, value) in ((">", ends[0]), ("<", ends[1])):
         return Never()
     return ColumnTest(operand.term, operator, (value,))
+
+
+def _or_nan(tested: Filter, operand: _Operand) -> Filter:
+    """``not x > v`` finds NaN where a client compares as IEEE does, of which PyArrow is one: nothing is above NaN."""
+    if isinstance(tested, ColumnTest) and operand.type_name in ("float", "double"):
+        return AnyOf((tested, ColumnTest(tested.term, "is-nan")))
+    return tested
 
 
 def _is_applicable(operator: FilterOperator, type_name: str) -> bool:
