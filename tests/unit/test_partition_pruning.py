@@ -121,6 +121,8 @@ def test_what_java_makes_of_the_least_integer_is_judged_as_it_is_written() -> No
     spec = PartitionSpec(PartitionField(1, 1000, parse_transform("truncate[3]"), "p"), spec_id=0)
     found = partitioned([column], [spec], [(0, (2**63 - 1,)), (0, (0,)), (0, (2**63 - 2,))])
     term = {"type": "transform", "transform": "truncate[3]", "term": "c"}
+    is_null = read_of([column], {"type": "is-null", "term": "c"}, case_sensitive=True)
+    assert not partition_mask(is_null, found.files, found.table).mask.any()
     for tested, expected in (("c", [True, True, False]), (term, [False, True, False])):
         tree = read_of([column], {"type": "lt-eq", "term": tested, "value": 1}, case_sensitive=True)
         assert partition_mask(tree, found.files, found.table).mask.tolist() == expected

@@ -91,9 +91,9 @@ class FieldProjection:
     def uncertain(self, test: ColumnTest, column: ValueColumn) -> Mask | bool:
         """Values that the transform does not make: integers near the least one overflow in Java.
 
-        They say nothing of the column, and all of a test on the transform.
+        They say nothing of the column's values, but that there are some, and all of a test on the transform.
         """
-        if test.term.transform != IDENTITY:
+        if test.term.transform != IDENTITY or not test.values:
             return False
         if not isinstance(self.transform, TruncateTransform) or not isinstance(self.source, IntegerType | LongType):
             return False
