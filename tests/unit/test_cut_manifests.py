@@ -21,6 +21,7 @@ from skipstone.compat.lineage.reading import read_entries, read_manifest_list
 from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
 from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
 from skipstone.tables.decoding.manifests import read_data_manifests
+from skipstone.tables.filesets import read_file_set
 from skipstone.tables.sharing.reach import read_reach
 
 from tests.spark.index_bed import Lake, local
@@ -64,6 +65,22 @@ def test_a_list_that_is_cut_off_anywhere_is_refused(table: Table) -> None:
         path.write_bytes(whole[:end])
         with pytest.raises(ValueError, match="is no whole Avro file"):
             read_manifest_list(PyArrowFileIO().new_input(str(path)))
+
+
+def test_a_list_without_manifests_is_refused_where_its_snapshot_has_files(table: Table) -> None:
+    """One that is cut off after its header is a whole file; an empty table has such a list, too."""
+    path = list_of(table)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: without_blocks(whole)])
+    refused = "names no manifest where its snapshot tells of 3 data files"
+    for read in (lambda: read_file_set(table), lambda: read_reach(table), lambda: stage(table, Parts(), 1)):
+        with pytest.raises(ValueError, match=refused):
+            read()
+    path.write_bytes(whole)
+    table.delete("id >= 0")
+    table.append(pa.table({"id": pa.array([], pa.int64())}))
+    assert len(read_file_set(table)) == 0
+    assert read_reach(table).files
 
 
 def test_a_list_is_decoded_once_and_nobody_sees_what_others_do_with_its_manifests(table: Table) -> None:

@@ -6,7 +6,7 @@ it ("First Row ID Inheritance"). Must not judge what is read, but for whether it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -40,6 +40,7 @@ FILE_ROW_ID, MANIFEST_ROW_ID = 16, 15
 _SCHEMAS_KEPT = 64
 #: About the bytes that a manifest of a list takes in memory, and that each value of it takes which is a list.
 _MANIFEST_BYTES, _SUMMARY_BYTES = 700, 220
+_TOTAL_FILES = "total-data-files"
 #: The values of each manifest.
 _Lists = tuple[tuple[Any, ...], ...]
 #: Decoded manifest lists: an expiry reads those of all snapshots, most of which the one before has read.
@@ -52,7 +53,9 @@ def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[
     It also remembers manifests by path; the first row id of one may differ between the snapshots that name it.
     Raises OSError when the manifest list cannot be read, and NotWholeError when it is not all there.
     """
-    return read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
+    found = read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
+    require_listed(snapshot, found)
+    return found
 
 
 def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> list[ManifestFile]:
@@ -82,6 +85,16 @@ def refuse_cut_lists() -> None:
     PyIceberg takes the manifests of the snapshot before from its list: a commit would lose those that it does not see.
     """
     pyiceberg.manifest.read_manifest_list = _as_pyiceberg_reads
+    Snapshot.manifests = _manifests_of  # type: ignore[method-assign, assignment]
+
+
+_pyiceberg_manifests = Snapshot.manifests
+
+
+def _manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    found = _pyiceberg_manifests(snapshot, io)
+    require_listed(snapshot, found)
+    return found
 
 
 def _as_pyiceberg_reads(input_file: InputFile) -> Iterator[ManifestFile]:
@@ -109,6 +122,17 @@ def file_row_id(file: DataFile) -> int | None:
     """The row id of the first row of a live data file, as ``read_entries`` gives it."""
     found: int | None = optional_value(file, FILE_ROW_ID)
     return found
+
+
+def require_listed(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:
+    """Raise NotWholeError when the list of ``snapshot`` names no manifest, and its summary tells of data files.
+
+    A list that is cut off after its header is a whole Avro file. Summaries of some writers are a little wrong, so they
+    prove nothing of lists that name some.
+    """
+    told = (snapshot.summary.additional_properties if snapshot.summary else {}).get(_TOTAL_FILES, "0")
+    if not manifests and told.isdigit() and int(told):
+        raise NotWholeError(snapshot.manifest_list, f"names no manifest where its snapshot tells of {told} data files")
 
 
 def require_all(manifest: ManifestFile, live: int) -> None:

@@ -14,7 +14,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from skipstone.compat.lineage.reading import read_manifest_list
+from skipstone.compat.lineage.reading import read_manifest_list, require_listed
 from skipstone.parallel import at_once
 from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
 
@@ -39,10 +39,13 @@ class Reach:
 def read_reach(table: Table) -> Reach:
     """What all retained snapshots and the metadata itself reach. Raises OSError when something cannot be read."""
     metadata = table.metadata
-    lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
-    manifests = read_lists(table.io, lists)
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+    found = read_each_list(table.io, lists)
+    for snapshot, listed in zip(metadata.snapshots, found, strict=True):
+        require_listed(snapshot, listed)
+    manifests = {manifest.manifest_path: manifest for listed in found for manifest in listed}
     return Reach(
-        lists=lists,
+        lists=set(lists),
         manifests=manifests,
         files={path for path, _ in live_files(table.io, manifests.values())},
         others={*statistics_of(metadata), *metadata_files(table)},
