@@ -27,6 +27,8 @@ TOKEN = "the-token-of-the-faults"
 #: How long the server waits for the catalog, and how long a slow catalog takes.
 UPSTREAM_SECONDS, SLOW_SECONDS, SILENT_SECONDS = 2, 0.5, 4.0
 _READY_SECONDS = 60.0
+#: On a busy machine a server may be late more than once.
+_ATTEMPTS = 4
 
 
 # --- what is asked ---
@@ -42,7 +44,7 @@ class Test:
 
     @property
     def text(self) -> str:
-        """As SQL."""
+        """As PyIceberg reads it."""
         told = [repr(value) for value in self.values]
         match self.operator:
             case "in" | "not in":
@@ -55,8 +57,10 @@ class Test:
                 return f"{self.column} {self.operator} {told[0]}"
 
     def passes(self, row: Mapping[str, Any]) -> bool:
-        """Whether SQL's answer is true."""
+        """Whether the answer is true: SQL's, but that PyIceberg takes null for what is not in a list."""
         value = row[self.column]
+        if self.operator == "not in":
+            return value not in self.values
         if self.operator in ("is null", "is not null"):
             return (value is None) is (self.operator == "is null")
         if value is None:
@@ -68,7 +72,6 @@ class Test:
             "<": lambda: value < first,
             ">=": lambda: value >= first,
             "in": lambda: value in self.values,
-            "not in": lambda: value not in self.values,
             "like": lambda: str(value).startswith(first),
         }
         return answers[self.operator]()
@@ -292,6 +295,7 @@ def _clock(world: World, history: History, _: Passing) -> None:
         clock = world.clock
         clock.write_text(history.chance.choice(["+3600", "-3600", "+90000", "-31536000", "+315360000", "+2"]))
         world.undo.append(_Put(clock, b"+0"))
+        threading.Event().wait(1.1)  # the processes look once a second
 
 
 def _change(change: Callable[[History], None]) -> Callable[[World, History, Passing], None]:
@@ -307,7 +311,7 @@ REPLICAS: Sequence[Fault] = (
     Fault("replica killed", _kill),
     Fault("replica restarted", _restart),
     Fault("replica stopped for 0.3 s", _stop(0.3)),
-    Fault("replica stopped for 7 s", _stop(7.0)),
+    Fault("replica stopped for 14 s", _stop(14.0)),
 )
 CHANGES: Sequence[Fault] = (
     Fault("append", _change(History.append)),
@@ -478,14 +482,17 @@ def _require_right_again(world: World, history: History, drawn: Draw, acting: _A
         return
     head = Draw(drawn.number, drawn.condition, None, drawn.is_warm, drawn.faults)
     for _ in world.balancer.replicas:
-        try:
-            check(world, history, head, None, len(history.states) - 1)
-        except WrongRows:
-            raise
-        except Exception as failed:
-            if _may_fail(history, drawn.condition):
-                continue
-            raise AssertionError(f"{drawn}: still an error when the fault is over: {failed}") from failed
+        for attempt in range(_ATTEMPTS):
+            try:
+                check(world, history, head, None, len(history.states) - 1)
+                break
+            except WrongRows:
+                raise
+            except Exception as failed:
+                if _may_fail(history, drawn.condition):
+                    break
+                if attempt + 1 == _ATTEMPTS:
+                    raise AssertionError(f"{drawn}: still an error when the fault is over: {failed}") from failed
 
 
 def _may_fail(history: History, condition: Condition) -> bool:

@@ -24,7 +24,7 @@ from skipstone_core.contract.planning import PlanningSettings
 from tests.unit.serving_bed import ServerProcess, server_process
 
 #: How long the balancer waits for a replica; it then ends the caller's connection.
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 12.0
 _STARTS = itertools.count()
 _NOT_PASSED_ON = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 
@@ -250,10 +250,13 @@ def kind_of(path: str) -> str:
 
 
 def faked_clock(library: Path, setting: Path) -> dict[str, str]:
-    """The environment of a process whose clock is as far ahead as the file ``setting`` says, such as ``+3600``."""
+    """The environment of a process whose clock is as far ahead as the file ``setting`` says, such as ``+3600``.
+
+    It looks at the file once a second.
+    """
     return {
         "LD_PRELOAD": os.pathsep.join(filter(None, [str(library), os.environ.get("LD_PRELOAD", "")])),
         "FAKETIME_TIMESTAMP_FILE": str(setting),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_CACHE_DURATION": "1",
     }
