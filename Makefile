@@ -141,6 +141,7 @@ soak-expressions: setup ## Random filters and scans as engines send them, judged
 
 soak-planning-faults: setup ## Reads through planning servers while replicas, catalogs, storage and tables fail or change (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 20000 --log-level ERROR tests/unit/test_planning_faults.py tests/unit/test_serving_faults.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --timeout 20000 --log-level ERROR tests/spark/test_planning_faults_spark.py
 
 soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, results as Spark's (SKIPSTONE_SOAK_SEED); tells in build/soak
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

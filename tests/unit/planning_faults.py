@@ -19,7 +19,8 @@ import requests
 from pyiceberg.catalog import load_catalog
 
 from tests.spark.index_bed import Lake, local
-from tests.unit.planning_history import GROUPS, KEYS, History, Row, names_of, spoil
+from tests.unit.planning_filters import Condition, draw_condition
+from tests.unit.planning_history import History, Row, names_of, spoil
 from tests.unit.serving_bed import Guard, Trouble, error
 from tests.unit.serving_replicas import Balancer, Moment, Passing
 
@@ -35,90 +36,13 @@ _ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
-class Test:
-    """One test of a column."""
-
-    column: str
-    operator: str
-    values: tuple[Any, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """As PyIceberg reads it."""
-        told = [repr(value) for value in self.values]
-        match self.operator:
-            case "in" | "not in":
-                return f"{self.column} {self.operator} ({', '.join(told)})"
-            case "like":
-                return f"{self.column} like '{self.values[0]}%'"
-            case "is null" | "is not null":
-                return f"{self.column} {self.operator}"
-            case _:
-                return f"{self.column} {self.operator} {told[0]}"
-
-    def passes(self, row: Mapping[str, Any]) -> bool:
-        """Whether the answer is true: SQL's, but that PyIceberg takes null for what is not in a list."""
-        value = row[self.column]
-        if self.operator == "not in":
-            return value not in self.values
-        if self.operator in ("is null", "is not null"):
-            return (value is None) is (self.operator == "is null")
-        if value is None:
-            return False
-        (first, *_) = self.values
-        answers: dict[str, Callable[[], bool]] = {
-            "=": lambda: value == first,
-            "!=": lambda: value != first,
-            "<": lambda: value < first,
-            ">=": lambda: value >= first,
-            "in": lambda: value in self.values,
-            "like": lambda: str(value).startswith(first),
-        }
-        return answers[self.operator]()
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Tests that are all wanted, or any of them. No tests: all rows."""
-
-    tests: tuple[Test, ...]
-    is_any: bool
-
-    @property
-    def text(self) -> str:
-        """As SQL."""
-        return (" or " if self.is_any else " and ").join(test.text for test in self.tests)
-
-    def passes(self, row: Mapping[str, Any]) -> bool:
-        """Whether SQL's answer is true."""
-        answers = [test.passes(row) for test in self.tests]
-        return not answers or (any(answers) if self.is_any else all(answers))
-
-
-def draw_condition(chance: random.Random) -> Condition:
-    """A filter as people write them."""
-    key, group = (lambda: chance.randrange(KEYS)), (lambda: chance.randrange(GROUPS))
-    text = lambda: f"{chance.choice('abc')}{chance.randrange(9)}"  # noqa: E731
-    kinds: Sequence[Callable[[], Test]] = (
-        lambda: Test("k", "=", (key(),)),
-        lambda: Test("k", "in", tuple(key() for _ in range(3))),
-        lambda: Test("k", chance.choice(["<", ">="]), (key(),)),
-        lambda: Test("k", chance.choice(["!=", "is not null"]), (key(),)),
-        lambda: Test("s", "=", (text(),)),
-        lambda: Test("s", "like", (text()[: chance.choice([1, 2])],)),
-        lambda: Test("s", chance.choice(["is null", "is not null"])),
-        lambda: Test("g", "=", (group(),)),
-        lambda: Test("g", chance.choice(["in", "not in"]), (group(), group() + 1)),
-        lambda: Test("g", "is null"),
-    )
-    count = chance.choice([0, 1, 1, 1, 1, 2, 2])
-    return Condition(tuple(chance.choice(kinds)() for _ in range(count)), chance.random() < 0.4)
-
-
-@dataclass(frozen=True)
 class Read:
-    """What a client got. ``names``: field ids by the names it knew for filters, and for the columns of its rows."""
+    """What a client got. Field ids by the names that it knew: for filters, and for the columns of its rows.
 
+    ``table_uuid``: of the table that it had loaded.
+    """
+
+    table_uuid: str
     rows: list[tuple[Any, ...]]
     filter_names: Mapping[str, int]
     row_names: Mapping[str, int]
@@ -139,7 +63,7 @@ def read_by_pyiceberg(address: str, name: str, condition: Condition, snapshot_id
     scan = table.scan(snapshot_id=snapshot_id, **chosen)
     row_names = names_of(scan.projection())
     found = [tuple(row[column] for column in row_names) for row in scan.to_arrow().to_pylist()]
-    return Read(found, names_of(table.schema()), row_names)
+    return Read(str(table.metadata.table_uuid), found, names_of(table.schema()), row_names)
 
 
 def expected(read: Read, rows: Sequence[Row], condition: Condition) -> list[tuple[Any, ...]]:
@@ -462,13 +386,18 @@ def _snapshot_id(history: History, drawn: Draw) -> int | None:
 
 
 def check(world: World, history: History, drawn: Draw, snapshot_id: int | None, first: int) -> str:
-    """Read, and tell which state the rows are of. Raises WrongRows, and whatever the reader raises."""
+    """Read, and tell which state the rows are of. Raises WrongRows, and whatever the reader raises.
+
+    A client that names no snapshot asks for what has the name when the server looks: another table, perhaps.
+    """
     read = world.reader(world.balancer.address, history.name, drawn.condition, snapshot_id)
     found = sorted(map(repr, read.rows))
     states = history.states[first:] if snapshot_id is None else [history.snapshots[snapshot_id]]
-    for number, state in enumerate(states):
-        if found == sorted(map(repr, expected(read, state.rows, drawn.condition))):
-            return "as it was" if number == 0 else f"as after {state.what}"
+    equal = [state for state in states if found == sorted(map(repr, expected(read, state.rows, drawn.condition)))]
+    if own := [state for state in equal if state.table_uuid == read.table_uuid]:
+        return "as it was" if own[0] is states[0] else f"as after {own[0].what}"
+    if equal and snapshot_id is None:
+        return f"of the table that took the name by {equal[0].what}"
     told = [sorted(map(repr, expected(read, state.rows, drawn.condition))) for state in states]
     raise WrongRows(
         f"{drawn}\n{history.name} gave {len(found)} rows, states have {[len(rows) for rows in told]} "

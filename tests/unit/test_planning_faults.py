@@ -11,19 +11,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
 
-from tests.debian import unpack_package
-from tests.examples import ALL_CASES, cases
-from tests.spark.index_bed import Lake
-from tests.spark.restserver import rest_catalog
+from tests.examples import cases
 from tests.unit.planning_faults import (
-    TOKEN,
-    UPSTREAM_SECONDS,
-    Condition,
     Draw,
     Outcome,
     World,
@@ -33,9 +26,9 @@ from tests.unit.planning_faults import (
     read_by_pyiceberg,
     run,
 )
+from tests.unit.planning_filters import Condition
 from tests.unit.planning_history import History
-from tests.unit.serving_bed import guard, rest_settings, secrets, sql_settings
-from tests.unit.serving_replicas import faked_clock, replicas
+from tests.unit.planning_worlds import rest_world, sql_world
 
 SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "1"))
 NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(4, 180))
@@ -48,29 +41,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     root = tmp_path_factory.mktemp("faults")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(root / "decodes"))
-        yield (_rest_world if request.param == "Rest" else _sql_world)(stack, root)
-
-
-def _sql_world(stack: ExitStack, root: Path) -> World:
-    settings = sql_settings(root, files_per_page=2, upstream_timeout_seconds=UPSTREAM_SECONDS)
-    clock, environment = root / "clock", secrets(TOKEN, "the-seal-of-the-faults")
-    if ALL_CASES:
-        clock.write_text("+0")
-        (library,) = unpack_package("libfaketime").rglob("libfaketimeMT.so.1")
-        environment |= faked_clock(library, clock)
-    lake = Lake(root)
-    balancer = stack.enter_context(replicas(root / "replicas", settings, environment))
-    return World(lake, balancer, read_by_pyiceberg, clock=clock if ALL_CASES else None)
-
-
-def _rest_world(stack: ExitStack, root: Path) -> World:
-    uri = stack.enter_context(rest_catalog(root))
-    upstream = stack.enter_context(guard(uri))
-    given = {"files_per_page": 2, "upstream_timeout_seconds": UPSTREAM_SECONDS}
-    settings = rest_settings(upstream.address, root, **given)
-    environment = secrets(seal="the-seal-of-the-faults")
-    balancer = stack.enter_context(replicas(root / "replicas", settings, environment))
-    return World(Lake(root, kind=rest_settings(uri, root).warehouse.catalog), balancer, read_by_pyiceberg, upstream)
+        yield (rest_world if request.param == "Rest" else sql_world)(stack, root, read_by_pyiceberg)
 
 
 @pytest.mark.timeout(20_000)
