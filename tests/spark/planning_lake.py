@@ -62,6 +62,7 @@ INDEXES: dict[str, tuple[IndexRef, ...]] = {
     "vectors": (index_on("k", name="by_k"),),
     "evolved": (index_on("k", name="by_k"),),
     "changed": (index_on("k", name="by_k"),),
+    "zeros": (index_on("k", name="by_k"),),
     "floats": (index_on("k", name="by_k"), index_on("d", name="by_d")),
 }
 
@@ -249,6 +250,10 @@ class PlanningLake:
         for first, values in enumerate(([1.0, math.nan], [-0.0, -0.0], [0.0, 0.0], [9.0, -3.0], [math.inf, None])):
             keys = [first * 2, first * 2 + 1] * 50
             table.append(pa.table({"k": keys, "d": values * 50}, schema=schema))
+        self.session.sql("create table skipstone.ns.zeros (k bigint, d double) using iceberg partitioned by (d)")
+        numbers = ("1.0", "-0.0", "0.0", "Infinity", "-Infinity", "-3.0")
+        rows = ", ".join(f"({number}, cast('{text}' as double))" for number, text in enumerate(numbers))
+        self.session.sql(f"insert into skipstone.ns.zeros values {rows}, (6, null)")
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,8 @@ UNLIKE: tuple[str, ...] = (
         f"select k, f, d from {{types}} where {condition} and k < 120"
         for condition in ("f > 36", "f = 0", "d > 36", "d = 0", "f >= 0", "isnan(f)")
     ),
+    *(f"select k, d, count(*) as n from {{zeros}} where {condition} group by k, d" for condition in _FLOATS),
+    *(f"select count(*) as n from {{zeros}} where {condition}" for condition in _FLOATS),
     *("select max(d) as a, min(d) as b from {floats}", "select max(f) as a, max(d) as b, min(f) as c from {types}"),
     *(f"select k, u from {{types}} where {condition}" for condition in _UUIDS),
 )

@@ -163,6 +163,14 @@ def test_no_statement_changes_a_table_through_the_server(bed: Bed) -> None:
     assert not bed.lake.lake.catalog.table_exists("ns.dels_new")
 
 
+def test_a_partition_of_nan_is_refused_with_a_sentence(bed: Bed) -> None:
+    bed.session.sql("create table skipstone.ns.parted (k bigint, d double) using iceberg partitioned by (d)")
+    bed.session.sql("insert into skipstone.ns.parted values (1, 1.0), (2, double('nan'))")
+    assert bed.session.table("served.ns.parted").where("d = 1.0").count() == 1
+    with pytest.raises(Exception, match=r"a partition is NaN, .*let the client plan this read"):
+        bed.session.table("served.ns.parted").where("d > 0.5D").collect()
+
+
 def test_a_stream_is_refused_with_a_sentence(bed: Bed, tmp_path: Path) -> None:
     stream = bed.session.readStream.table(bed.served["dels"])
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
