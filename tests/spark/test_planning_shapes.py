@@ -32,7 +32,7 @@ from tests.spark.planning_bed import (
     served_settings,
     together,
 )
-from tests.spark.planning_lake import INDEXES, Names, PlanningLake
+from tests.spark.planning_lake import INDEXES, UUIDS, Names, PlanningLake
 from tests.spark.planning_shapes import METADATA, REFUSED, SHAPES, UNLIKE
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +152,53 @@ def test_spark_connect_gets_the_rows_of_an_unfiltered_scan(bed: Bed, connect: st
         assert isinstance(rows, list), rows
         found = {query: sorted(row for number, row in rows if some[number] == query) for query in some}
         assert found == {query: expected[query] for query in some}
+
+
+#: Filters of Iceberg's Java library and the same in SQL, of which nothing but the residual filters rows there.
+JAVA = (
+    ("dels", "equal", ("k", 8), "k = 8"),
+    ("equal", "lessThan", ("k", 14), "k < 14"),
+    ("vectors", "greaterThanOrEqual", ("k", 110), "k >= 110"),
+    ("parts", "equal", ("g", 3), "g = 3"),
+    ("parts", "notEqual", ("g", 3), "g != 3 or g is null"),
+    ("types", "startsWith", ("s", "app"), "s like 'app%'"),
+    ("types", "equal", ("u", str(UUIDS[3])), f"u = '{UUIDS[3]}'"),
+    ("floats", "greaterThan", ("d", 5.0), "d > 5.0D"),
+    ("floats", "equal", ("d", 0.0), "d = 0.0D"),
+    ("changed", "equal", ("h", 1), "h = 1"),
+)
+
+
+@pytest.fixture
+def java(bed: Bed) -> Any:
+    """Iceberg's Java library on the server: makes a scan of a table."""
+    jvm: Any = bed.session._jvm
+    catalog = jvm.org.apache.iceberg.rest.RESTCatalog()
+    catalog.setConf(bed.session._jsc.hadoopConfiguration())
+    catalog.initialize("java", {"uri": bed.address, "token": TOKEN, "scan-planning-mode": "server"})
+    identifier = jvm.org.apache.iceberg.catalog.TableIdentifier
+    return lambda name: jvm.org.apache.iceberg.data.IcebergGenerics.read(
+        catalog.loadTable(identifier.parse(f"ns.{name}"))
+    )
+
+
+def _size(bed: Bed, scan: Any, name: str, values: tuple[Any, ...]) -> int:
+    jvm: Any = bed.session._jvm
+    filtered = scan.where(getattr(jvm.org.apache.iceberg.expressions.Expressions, name)(*values))
+    return int(jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables.size(filtered.build()))
+
+
+def test_the_reader_of_java_finds_the_rows(bed: Bed, java: Any) -> None:
+    queries = [f"select count(*) as n from {{{table}}} where {condition}" for table, _, _, condition in JAVA]
+    expected = answers(bed.session, queries, bed.reference)
+    found = [_size(bed, java(table), name, values) for table, name, values, _ in JAVA]
+    assert [f'{{"n":{rows}}}' for rows in found] == [expected[query][0] for query in queries]
+
+
+def test_what_the_reader_of_java_cannot_filter_is_refused_with_a_sentence(bed: Bed, java: Any) -> None:
+    scan = java("changed").useSnapshot(bed.lake.at["changed_first"])
+    with pytest.raises(Exception, match=r"another name in the newest schema, .*let the client plan this read"):
+        _size(bed, scan, "equal", ("a", 20))
 
 
 def test_no_statement_changes_a_table_through_the_server(bed: Bed) -> None:
