@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType
 from skipstone.indexes.found import IndexHeads
 from skipstone.indexes.tables import index_identifier
 from skipstone.query.readplan import ReadOptions
@@ -170,3 +171,38 @@ def test_indexes_can_be_left_aside(lake: Lake) -> None:
     lake.reindex(index_on("k"))
     request = ScanRequest(filter={"type": "eq", "term": "k", "value": 77})
     assert len(plan_scan(lake.table(), request, ReadOptions(use_indexes=False)).ordinals) == FILES
+
+
+def test_columns_of_which_the_list_has_no_values_are_refused(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    table = lake.create(pa.schema([("k", pa.int64()), ("g", pa.int32()), ("h", pa.int32())]))
+    with table.update_spec() as update:
+        update.add_identity("g")
+        update.add_identity("h")
+    rows = pa.table({"k": [1, 2], "g": [1, 2], "h": [1, 2]}, schema=table.schema().as_arrow())
+    table.append(rows)
+    table.append(rows)
+    first, head = (snapshot.snapshot_id for snapshot in lake.table().snapshots())
+    with table.update_spec() as update:
+        update.remove_field("g")
+    with table.update_schema() as update:
+        update.delete_column("g")
+        update.update_column("h", LongType())
+    test = {"type": "eq", "term": "g", "value": 1}
+    spark = {"client": "Apache Iceberg 1.12.0", "case_sensitive": False, "use_snapshot_schema": True}
+    for snapshot_id in (first, head):
+        asked = {"snapshot_id": snapshot_id, **spark}
+        assert len(_scan(lake.table(), None, select=("k",), **asked).ordinals) > 0
+        for condition, select in ((None, ("k", "G")), (test, ("k",))):
+            with pytest.raises(BadSpec, match=r"^select: the column g cannot be read by this plan"):
+                _scan(lake.table(), condition, select=select, **asked)
+    assert len(_scan(lake.table(), test, snapshot_id=first, client="PyIceberg 0.12.0").ordinals) == 1
+    assert len(_scan(lake.table(), select=("h",), snapshot_id=head, **spark).ordinals) == 4
+    with pytest.raises(BadSpec, match=r"a partition of it was a int then and is told as a long now"):
+        _scan(lake.table(), select=("h",), snapshot_id=first, **spark)
+
+
+def test_the_numbers_of_last_changes_are_refused(tmp_path: Path) -> None:
+    table = Lake(tmp_path).create(SCHEMA, properties={"format-version": "3"})
+    with pytest.raises(BadSpec, match="lists of files do not carry when rows were last changed"):
+        _scan(table, select=("k", "_last_updated_sequence_number"))

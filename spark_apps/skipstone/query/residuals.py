@@ -61,7 +61,10 @@ def reads_null(version: str) -> bool:
 
 
 def trusts_lists(version: str) -> bool:
-    """Whether a client may count the rows of a partition by the list of files alone. PyIceberg filters all rows."""
+    """Whether a client counts rows of a partition by the list of files, and takes values of columns from it.
+
+    PyIceberg filters all rows.
+    """
     return not version.startswith("PyIceberg")
 
 

@@ -17,11 +17,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField
 from skipstone_core.language.filterpredicates import predicate_of
-from skipstone_core.language.filters import Always, Filter
+from skipstone_core.language.filters import Always, Filter, columns_of
 from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.query.partitioning import partition_mask, require_partitions_read_alike
+from skipstone.query.partitions.told import WantedColumns, require_told
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
 from skipstone.query.residuals import Client, Json, ResidualRules, residual_of, trusts_lists
@@ -38,14 +39,15 @@ _MOST_BOUNDS = 1_000_000
 class ScanRequest:
     """What a client asks for: the fields of Iceberg's PlanTableScanRequest that a plan depends on.
 
-    ``filter``: the expression as JSON; None: all rows. ``stats_fields``: names of the columns whose bounds are wanted.
-    ``client``: how the client calls itself.
+    ``filter``: the expression as JSON; None: all rows. ``select``: names of the columns that are read; none: all of
+    them. ``stats_fields``: names of the columns whose bounds are wanted. ``client``: how the client calls itself.
     """
 
     snapshot_id: int | None = None
     filter: Json = None
     case_sensitive: bool = True
     use_snapshot_schema: bool = False
+    select: tuple[str, ...] = ()
     stats_fields: tuple[str, ...] = ()
     client: str = ""
 
@@ -76,8 +78,9 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     """Plan a scan of ``table``; of ``options`` only those about indexes count.
 
     Raises KeyError for a snapshot that the table does not have; BadSpec for a filter that cannot be read, of which a
-    part that partitions depend on cannot be judged, or by which the client could not read, and for a table whose
-    partition values libraries write differently; AssertionError when a file is neither kept nor ruled out.
+    part that partitions depend on cannot be judged, or by which the client could not read, for columns that lists of
+    files cannot carry, and for a table whose partition values libraries write differently; AssertionError when a file
+    is neither kept nor ruled out.
     """
     require_partitions_read_alike(table)
     snapshot = _snapshot(table, request.snapshot_id)
@@ -85,6 +88,8 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     tree: Filter = Always()
     if request.filter is not None:
         tree = read_filter(request.filter, columns, case_sensitive=request.case_sensitive)
+    if trusts_lists(request.client):
+        require_told(table, request.snapshot_id, _wanted(request, tree, schema_of(table, snapshot)))
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
     files = known_file_set(table, chosen.snapshot_id)
@@ -109,6 +114,14 @@ def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
     if found is None:
         raise KeyError(snapshot_id)
     return found
+
+
+def _wanted(request: ScanRequest, tree: Filter, read_in: Schema) -> WantedColumns:
+    """What the client reads. Spark names no column when it wants none; others may mean all."""
+    names = {name.lower() for name in request.select}
+    if not names and request.asked_by is Client.JAVA:
+        names = {field.name.lower() for field in read_in.fields}
+    return WantedColumns(read_in, names, columns_of(tree))
 
 
 def _options(options: ReadOptions, snapshot_id: int | None) -> ReadOptions:

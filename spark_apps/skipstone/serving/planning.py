@@ -27,7 +27,7 @@ from skipstone.serving.pages import PageSeal, TaskPage, digest_of
 from skipstone.serving.questions import read_plan_task, read_scan_request
 from skipstone.serving.verifying import PlanVerifier
 from skipstone.serving.workers import FirstAlone
-from skipstone.tables.describing.tasks import describe_tasks, describe_tasks_without_null
+from skipstone.tables.describing.tasks import describe_tasks_without_dropped, describe_tasks_without_null
 from skipstone.tables.filesets import FileSet, known_file_set
 
 #: About how many bytes an answer has at most; a page holds fewer files when each takes more.
@@ -184,7 +184,8 @@ def _described(plan: PlannedScan, client: str) -> _Described:
 
 def _told(table: Table, files: FileSet, ordinals: npt.NDArray[np.int64], shared: _Described) -> list[bytes]:
     """Tasks of files. Raises Refused (406) for files that JSON cannot tell of."""
-    described = describe_tasks if shared.tells_null else describe_tasks_without_null
+    # columns that are dropped and would be read are refused by the plan
+    described = describe_tasks_without_dropped if shared.tells_null else describe_tasks_without_null
     try:
         return described(table, files, ordinals, shared.residual, with_bounds=shared.bounds)
     except BadData as error:

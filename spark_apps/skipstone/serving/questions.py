@@ -34,6 +34,7 @@ def read_scan_request(body: bytes, client: str) -> ScanRequest:
         filter=asked.get("filter"),
         case_sensitive=_flag(asked, "case-sensitive", usual=True),
         use_snapshot_schema=_flag(asked, "use-snapshot-schema", usual=False),
+        select=_names(asked, "select"),
         stats_fields=_names(asked, "stats-fields"),
         client=client,
     )

@@ -57,6 +57,13 @@ def describe_tasks(
     return _members(files, all_texts(table, files.spec_ids, files.schema), ordinals, residual, with_bounds)
 
 
+def describe_tasks_without_dropped(
+    table: Table, files: FileSet, ordinals: Sequence[int] | Ordinals, residual: Any, *, with_bounds: Sequence[int] = ()
+) -> list[bytes]:
+    """As describe_tasks, but for whoever reads no column that the newest schema lacks: its partitions are null."""
+    return _members(files, all_texts(table, files.spec_ids, table.schema()), ordinals, residual, with_bounds)
+
+
 def describe_tasks_without_null(
     table: Table, files: FileSet, ordinals: Sequence[int] | Ordinals, residual: Any, *, with_bounds: Sequence[int] = ()
 ) -> list[bytes]:

@@ -68,7 +68,7 @@ class PartitionTexts:
 
     def of(self, partition: Partition) -> str:
         """The JSON of a partition; raises BadData for a value that JSON cannot have."""
-        if not self._tells_null and None in partition:
+        if not self._tells_null and (None in partition or any(self._is_dropped)):
             return "[]"
         return f"[{','.join(self._value(place, value) for place, value in enumerate(partition))}]"
 
