@@ -11,11 +11,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers
-from demo.kube import Kube, KubeError, address, condition
+from demo.kube import JsonObject, Kube, KubeError, address, condition
 from demo.manifests import namespace
 from demo.storages import EXAMPLES, Storage, choose_storage, remove_volume
 
@@ -89,12 +89,16 @@ class Demo:
 
     def serve_others(self) -> None:
         """Start the server that plans scans, and ask it with engines that know nothing of Skipstone."""
-        patch = json.dumps({"spec": {"planning": self.storage.planning(self.tables)}})
+        planning = self.storage.planning(self.tables)
+        patch = json.dumps({"spec": {"planning": planning}})
         print(f"$ kubectl patch wh flights --type merge -p '{patch}'")
         self.tables.run("patch", "wh", "flights", "--type", "merge", "-p", patch)
         self.wait("wh/flights", "PlanningReady", 300)
         self.show("wh")
-        self.program("engines", "nyc.flights", DEMO_PLANNING_URL=address(self.tables, "flights-planning"))
+        env: list[JsonObject] = [{"name": "DEMO_PLANNING_URL", "value": address(self.tables, "flights-planning")}]
+        if secret := planning.get("tokensSecretRef"):
+            env.append({"name": "DEMO_PLANNING_TOKEN", "valueFrom": {"secretKeyRef": secret}})
+        self.program("engines", "nyc.flights", env=env)
 
     def merge(self) -> None:
         """Apply the feed; then both indexes follow the segments that the merge wrote."""
@@ -110,16 +114,16 @@ class Demo:
         skipped = files["total"] - files["candidate"]
         return f"the merge skipped {skipped} of {files['total']} files and rewrote {files['rewritten']}."
 
-    def program(self, name: str, *arguments: str, **environment: str) -> None:
+    def program(self, name: str, *arguments: str, env: Sequence[JsonObject] = ()) -> None:
         """Run a program of the demonstration on the Warehouse."""
-        self.task(name, "python", "-m", f"demo.{name}", self.storage.root, *arguments, **environment)
+        self.task(name, "python", "-m", f"demo.{name}", self.storage.root, *arguments, env=env)
 
-    def task(self, name: str, *command: str, **environment: str) -> None:
+    def task(self, name: str, *command: str, env: Sequence[JsonObject] = ()) -> None:
         """Run a pod of the demonstration's image to its end and print what it says."""
         pod = f"demo-{name}"
         self.tables.run("delete", "pod", pod, "--ignore-not-found", "--wait=true")
         made = self.storage.task(self.tables, pod, command)
-        made["spec"]["containers"][0]["env"] += [{"name": key, "value": value} for key, value in environment.items()]
+        made["spec"]["containers"][0]["env"] += env
         self.tables.apply(made)
         self.tables.wait_for(f"pod {pod} ends", lambda: self.phase(pod) in {"Succeeded", "Failed"}, seconds=JOB_SECONDS)
         print(self.tables.run("logs", pod, "--tail=60"))

@@ -28,8 +28,8 @@ CLAIM = "flights-data"
 VOLUME = "skipstone-demo-flights"
 BUCKET, PREFIX = "lake", "flights"
 EXECUTORS = 2
-#: The Secret with the token of those who read through the planning server, and the variable that holds it in pods.
-READERS, TOKEN = "flights-readers", "DEMO_PLANNING_TOKEN"
+#: The Secret with the token of those who read through the planning server.
+READERS = "flights-readers"
 SETTLE_SECONDS = 300.0
 
 
@@ -91,15 +91,13 @@ class OnClaim:
     def task(self, kube: Kube, name: str, command: Sequence[str]) -> JsonObject:
         """A pod that mounts the claim."""
         policy = kube.images.pull_policy
-        token = {"secretKeyRef": {"name": READERS, "key": "tokens", "optional": True}}
-        env = [{"name": TOKEN, "valueFrom": token}]
-        return task_pod(name, kube.images.demo, command, env=env, claim=CLAIM, mount=MOUNT, pull_policy=policy)
+        return task_pod(name, kube.images.demo, command, claim=CLAIM, mount=MOUNT, pull_policy=policy)
 
     def planning(self, tables: Kube) -> JsonObject:
         """A token opens the front of the SQLite catalog."""
         text = {"tokens": secrets.token_urlsafe(32)}
         tables.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": READERS}, "stringData": text})
-        return {"tokensSecretRef": {"name": READERS}}
+        return {"tokensSecretRef": {"name": READERS, "key": "tokens"}}
 
     def widen(self, tables: Kube) -> None:
         """The claim keeps all pods on one node, so drivers do everything."""
