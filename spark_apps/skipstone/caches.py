@@ -85,6 +85,12 @@ class ByteCache(Generic[Key, Value]):
             if self._size_of(value) <= self._kept.maxsize:
                 self._kept[key] = value
 
+    def drop(self, is_meant: Callable[[Key], bool]) -> None:
+        """Forget the values of keys that are meant."""
+        with self._lock:
+            for key in [key for key in self._kept if is_meant(key)]:
+                self._kept.pop(key, None)
+
     def counts(self) -> CacheCounts:
         """How it has served so far."""
         with self._lock:

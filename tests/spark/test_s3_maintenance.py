@@ -10,11 +10,13 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.causes import find_cause
+from skipstone.compat.avro.whole import NotWholeError
 from skipstone.runs.maintaining.maintain import run_maintain
 from skipstone.runs.reporting.report import Reporter
 from skipstone.storage.opening import open_storage
+from skipstone.tables.filesets import read_file_set
 from skipstone.tables.sharing.reach import read_reach
-from skipstone.tables.storage import plain_location
+from skipstone.tables.storage import forget_content, plain_location
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import MaintainTask, Management, RunKind, SourceFormat, SourceSpec
 from skipstone_core.maintenance.policies import (
@@ -85,6 +87,21 @@ def test_all_steps_leave_what_the_table_reaches_and_nothing_else(bucket: S3Clien
     reached = {plain_location(path).partition("prod/lake/")[2] for path in read_reach(bed.table()).paths()}
     assert below == reached
     assert {path for path in bed.objects() if path.startswith("in/")} == {f"in/{number}.parquet" for number in range(3)}
+
+
+def test_a_list_that_was_damaged_is_read_again_once_it_is_restored(bucket: S3Client, server: Server) -> None:
+    table = filled(bucket, server).table()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    key = snapshot.manifest_list.removeprefix(f"s3://{bucket.bucket}/")
+    whole = bucket.send("GET", key).content
+    forget_content(snapshot.manifest_list)  # as a process that did not write it
+    bucket.send("PUT", key, whole[:-1])
+    for _ in range(2):
+        with pytest.raises(NotWholeError, match="restore the file"):
+            read_file_set(table)
+    bucket.send("PUT", key, whole)
+    assert len(read_file_set(table)) == 3
 
 
 def test_who_may_not_write_an_observed_table_is_told_what_to_give(bucket: S3Client, server: Server) -> None:

@@ -24,12 +24,14 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType
 from skipstone_core.indexing.snapshots import Pinned
 
 from skipstone.caches import ByteCache
+from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
+from skipstone.tables.storage import forget_content
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
 #: ``file_id``: ordinal within this FileSet. ``first_row_id``: null where rows have no ids.
@@ -309,8 +311,17 @@ def known_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
 def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
     """Read the manifests of ``snapshot_id`` (None: the current snapshot; no snapshot at all gives an empty set).
 
-    Bounds are typed by the schema of that snapshot. Raises KeyError for a snapshot the table does not have.
+    Bounds are typed by the schema of that snapshot. Raises KeyError for a snapshot the table does not have,
+    NotWholeError for a manifest or list that is damaged, which is read again the next time.
     """
+    try:
+        return _read_file_set(table, snapshot_id)
+    except NotWholeError as error:
+        forget_content(error.name)
+        raise
+
+
+def _read_file_set(table: Table, snapshot_id: int | None) -> FileSet:
     snapshot = _snapshot(table, snapshot_id)
     schema = _schema_at(table, snapshot, current=snapshot_id is None)
     listed = read_manifests(snapshot, table.io, table.metadata.format_version) if snapshot else []

@@ -167,6 +167,11 @@ class DurableFileIO(HookedFileIO):
         return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": again, **authorities})
 
 
+def forget_content(location: str) -> None:
+    """Ask S3 again for the metadata file at ``location``: what was read of it is damaged, and it may be restored."""
+    _contents.drop(lambda known: location.endswith(f"/{known[1]}"))
+
+
 class _RemoteInput(InputFile):
     """A file in S3; ``told``: as Arrow has it."""
 

@@ -31,9 +31,10 @@ _HEADER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 class NotWholeError(DependencyUnavailable, ValueError):
-    """A manifest or a list of them is damaged or cut off: jobs wait until somebody restores it."""
+    """A manifest or a list of them, the file ``name``, is damaged or cut off: jobs wait until somebody restores it."""
 
     def __init__(self, name: str, why: str) -> None:
+        self.name = name
         super().__init__(Reason.STORAGE_UNAVAILABLE, f"{name} {why}; restore the file.")
 
 
