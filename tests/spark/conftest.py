@@ -76,6 +76,7 @@ UNSOUND = {
     "test_inline_damage.py": "damages files of indexes",
     "test_plan_verification.py::test_a_replica_that_found_a_fault_counts_logs_and_distrusts": "exchanges a data file",
     "test_plan_verification.py::test_an_exchanged_file_is_found": "exchanges a data file",
+    "test_planning_faults_spark.py": "damages tables while they are read",
     "test_plans_covering.py::test_a_damaged_file_costs_time_only": "damages a file of an index",
     "test_plans_driver.py::test_an_index_lost_after_planning_leaves_its_files_to_tasks": "removes files of an index",
     "test_plans_included.py::test_an_index_lost_after_planning_leaves_its_files_to_tasks": "damages files of indexes",

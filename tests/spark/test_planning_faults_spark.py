@@ -78,14 +78,14 @@ def world(
 def test_a_read_by_spark_gives_rows_that_the_table_had_or_an_error(world: World) -> None:
     outcomes, failures, met = Counter[str](), list[str](), 0
     for number in NUMBERS:
-        drawn = draw(SEED, number, has_guard=world.guard is not None, has_clock=world.clock is not None)
+        drawn = draw(world, SEED, number)
         try:
             outcome = run(world, SEED, drawn)
             print(f"{drawn} => {outcome.result} {outcome.error} {outcome.begun}", flush=True)
             outcomes[outcome.result] += 1
             met += bool(outcome.begun)
-        except AssertionError as failure:
-            print(f"{drawn} => WRONG {failure}", flush=True)
+        except (AssertionError, RuntimeError) as failure:
+            print(f"{drawn} => WRONG {failure} {failure.__cause__ or ''}", flush=True)
             failures.append(str(failure))
     print(f"{sum(outcomes.values())} reads, {met} met a fault: {dict(outcomes)}")
     assert failures == []

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import requests
 from pyiceberg.catalog import load_catalog
 
+from tests import s3proxy as storage
+from tests.s3proxy import Proxy
 from tests.spark.index_bed import Lake, local
 from tests.unit.planning_filters import Condition, draw_condition
 from tests.unit.planning_history import History, Row, names_of, spoil
@@ -81,14 +83,33 @@ def expected(read: Read, rows: Sequence[Row], condition: Condition) -> list[tupl
 
 @dataclass
 class World:
-    """A catalog, its replicas, and a guard before the catalog where it is a REST catalog."""
+    """A catalog, its replicas, and what is before the catalog and the storage that replicas ask.
+
+    ``guard``: of a REST catalog. ``bucket``: where tables are in one. ``clock``: the file that sets replicas' clocks.
+    ``place``: of the file that a location names.
+    """
 
     lake: Lake
     balancer: Balancer
     reader: Reader
     guard: Guard | None = None
     clock: Path | None = None
+    bucket: Proxy | None = None
+    place: Callable[[str], Path] = local
     undo: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """What can go wrong here."""
+        found = [
+            *REPLICAS,
+            *(UPSTREAM if self.guard else ()),
+            *CHANGES,
+            *INDEXES,
+            *DAMAGES,
+            *(BUCKET if self.bucket else ()),
+        ]
+        return [*found, *(CLOCKS if self.clock else ())]
 
     def settle(self) -> None:
         """End what still goes wrong, and wait until all replicas are ready."""
@@ -209,9 +230,32 @@ def _storage(world: World, history: History, _: Passing) -> None:
     """Files that tell what the table holds cannot be read as they were written."""
     paths = history.manifests()
     for path in history.chance.sample(paths, min(len(paths), history.chance.choice([1, 1, 2, 9]))):
-        place, content = local(path), local(path).read_bytes()
+        place, content = history.place(path), history.place(path).read_bytes()
         spoil(place, history.chance)
         world.undo.append(_Put(place, content))
+
+
+def _bucket(fault: storage.Fault | storage.Refusal | None) -> Callable[[World, History, Passing], None]:
+    """The next requests for files other than data meet ``fault``; None: they wait."""
+
+    def begin(world: World, history: History, _: Passing) -> None:
+        bucket = world.bucket
+        if bucket is None:
+            return
+        left = [history.chance.choice([1, 2, 5, 1000])]
+
+        def choose(kind: str, path: str) -> storage.Fault | storage.Refusal | None:
+            if f"/{history.name}/data/" in path or left[0] <= 0:
+                return None
+            left[0] -= 1
+            if fault is None:
+                bucket.hold(SLOW_SECONDS)
+            return fault
+
+        bucket.choose = choose
+        world.undo.append(bucket.forget)
+
+    return begin
 
 
 def _clock(world: World, history: History, _: Passing) -> None:
@@ -262,7 +306,13 @@ INDEXES: Sequence[Fault] = (
     Fault("indexes damaged", _change(History.damage_indexes)),
     Fault("indexes of another table", _change(History.lend_indexes)),
 )
-OTHERS: Sequence[Fault] = (*[Fault("manifests damaged", _storage, holds=True)] * 3, Fault("clocks jump", _clock))
+DAMAGES: Sequence[Fault] = (Fault("manifests damaged", _storage, holds=True),) * 3
+CLOCKS: Sequence[Fault] = (Fault("clocks jump", _clock),)
+BUCKET: Sequence[Fault] = (
+    *(Fault(f"bucket: {fault.value}", _bucket(fault)) for fault in storage.Fault),
+    *(Fault(f"bucket: {fault.value[1]}", _bucket(fault)) for fault in storage.Refusal),
+    Fault("bucket is slow", _bucket(None)),
+)
 
 
 # --- one read ---
@@ -288,11 +338,9 @@ class Draw:
 _KINDS = ("load", "plan", "plan", "plan", "tasks", "tasks")
 
 
-def draw(seed: int, number: int, *, has_guard: bool, has_clock: bool) -> Draw:
+def draw(world: World, seed: int, number: int) -> Draw:
     """Every fault has its turn; the rest is by chance."""
-    chance = random.Random(seed * 1_000_003 + number)
-    others = OTHERS if has_clock else OTHERS[:-1]
-    faults = [*REPLICAS, *(UPSTREAM if has_guard else ()), *CHANGES, *INDEXES, *others]
+    chance, faults = random.Random(seed * 1_000_003 + number), [*world.faults]
     random.Random(seed).shuffle(faults)
     chosen = [faults[number % len(faults)]]
     if chance.random() < 0.4 and (second := chance.choice(faults)) not in chosen:
@@ -356,7 +404,7 @@ def run(world: World, seed: int, drawn: Draw) -> Outcome:
     """One read with its faults. Raises WrongRows; AssertionError when it is not right again afterwards."""
     world.settle()
     world.balancer.forget()
-    history = History(world.lake, random.Random(seed * 7_000_003 + drawn.number))
+    history = History(world.lake, random.Random(seed * 7_000_003 + drawn.number), world.place)
     history.begin()
     snapshot_id = _snapshot_id(history, drawn)
     if drawn.is_warm:

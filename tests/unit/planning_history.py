@@ -50,10 +50,14 @@ class State:
 
 @dataclass
 class History:
-    """One table by one name. ``states``: what the name stood for, one after the other; ``snapshots``: by their ids."""
+    """One table by one name. ``states``: what the name stood for, one after the other; ``snapshots``: by their ids.
+
+    ``place``: of the file that a location names.
+    """
 
     lake: Lake
     chance: random.Random
+    place: Callable[[str], Path] = local
     name: str = ""
     states: list[State] = field(default_factory=list)
     snapshots: dict[int, State] = field(default_factory=dict)
@@ -126,8 +130,9 @@ class History:
 
     def delete(self) -> None:
         """A delete that writes files again."""
-        self.table().delete(f"{self._name_of(1)} = {self.chance.randrange(KEYS)}")
-        self.note("delete")
+        if keys := [row[1] for row in self.states[-1].rows if row.get(1) is not None]:
+            self.table().delete(f"{self._name_of(1)} = {self.chance.choice(keys)}")
+            self.note("delete")
 
     def delete_positions(self) -> None:
         """A delete by position."""
@@ -142,8 +147,9 @@ class History:
     def compact(self) -> None:
         """All rows in new files."""
         table = self.table()
-        table.overwrite(table.scan().to_arrow())
-        self.note("compaction")
+        if (rows := table.scan().to_arrow()).num_rows:
+            table.overwrite(rows)
+            self.note("compaction")
 
     def expire(self) -> None:
         """Remove all snapshots but the current one, and the files that only they have."""
@@ -157,7 +163,7 @@ class History:
         if removable := [snapshot_id for snapshot_id in old if snapshot_id not in refs]:
             table.maintenance.expire_snapshots().by_ids(removable).commit()
         for path in before - self._files(self.table()):
-            local(path).unlink(missing_ok=True)
+            self.place(path).unlink(missing_ok=True)
         self.note("expiry")
 
     def replace(self) -> None:
@@ -165,7 +171,7 @@ class History:
         files = self._files(self.table()) if self.chance.random() < 0.5 else set()
         self.lake.catalog.drop_table(self.lake.ref(self.name).identifier)
         for path in files:
-            local(path).unlink(missing_ok=True)
+            self.place(path).unlink(missing_ok=True)
         self._create(self.name)
         self._append(self.table())
         self.note("drop and create")
@@ -253,7 +259,7 @@ class History:
             files = self._files(table) if self.chance.random() < 0.5 else set()
             self.lake.catalog.drop_table(table.name())
             for path in files:
-                local(path).unlink(missing_ok=True)
+                self.place(path).unlink(missing_ok=True)
 
     def rebuild_indexes(self) -> None:
         """All are built again."""
@@ -265,7 +271,7 @@ class History:
         for table in self._index_tables():
             for path in self._files(table):
                 if self.chance.random() < 0.5:
-                    spoil(local(path), self.chance)
+                    spoil(self.place(path), self.chance)
 
     def lend_indexes(self) -> None:
         """Indexes of another table stand where those of this one stood."""

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import pytest
 from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
 
-from tests.examples import cases
+from tests.examples import ALL_CASES, cases
 from tests.unit.planning_faults import (
     Draw,
     Outcome,
@@ -28,20 +28,21 @@ from tests.unit.planning_faults import (
 )
 from tests.unit.planning_filters import Condition
 from tests.unit.planning_history import History
-from tests.unit.planning_worlds import rest_world, sql_world
+from tests.unit.planning_worlds import bucket_world, rest_world, sql_world
 
 SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "1"))
 NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(4, 180))
+_WORLDS = {"Sql": sql_world, "Rest": rest_world, "bucket": bucket_world}
 ALL = Condition((), is_any=False)
 
 
-@pytest.fixture(scope="module", params=["Sql", "Rest"])
+@pytest.fixture(scope="module", params=["Sql", "Rest", *(["bucket"] if ALL_CASES else [])])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A catalog and two replicas before it."""
     root = tmp_path_factory.mktemp("faults")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(root / "decodes"))
-        yield (rest_world if request.param == "Rest" else sql_world)(stack, root, read_by_pyiceberg)
+        yield _WORLDS[request.param](stack, root, read_by_pyiceberg)
 
 
 @pytest.mark.timeout(20_000)
@@ -49,12 +50,12 @@ def test_a_read_gives_rows_that_the_table_had_or_an_error(world: World) -> None:
     outcomes: list[Outcome] = []
     failures: list[str] = []
     for number in NUMBERS:
-        drawn = draw(SEED, number, has_guard=world.guard is not None, has_clock=world.clock is not None)
+        drawn = draw(world, SEED, number)
         try:
             outcomes.append(run(world, SEED, drawn))
             print(f"{drawn} => {outcomes[-1].result} {outcomes[-1].error} {outcomes[-1].begun}", flush=True)
-        except AssertionError as failure:
-            print(f"{drawn} => WRONG {failure}", flush=True)
+        except (AssertionError, RuntimeError) as failure:
+            print(f"{drawn} => WRONG {failure} {failure.__cause__ or ''}", flush=True)
             failures.append(str(failure))
     print(f"{len(outcomes)} reads, {sum(bool(each.begun) for each in outcomes)} met a fault")
     for result, count in Counter(each.result for each in outcomes).most_common():
