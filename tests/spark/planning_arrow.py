@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import And, IsNaN, LessThan, NotNaN, NotStartsWith, Or, StartsWith
+from pyiceberg.expressions import And, IsNaN, LessThan, NotNaN, NotStartsWith, Or, StartsWith, parser
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.table import DataScan
 
 from tests.spark.planning_lake import UUIDS
@@ -101,15 +104,30 @@ def files(catalog: Catalog, scan: Scan, at: Mapping[str, int]) -> int:
 def compared(served: Catalog, plain: Catalog, scans: tuple[Scan, ...], at: Mapping[str, int]) -> Iterator[str]:
     """A sentence for each scan that finds other rows than PyIceberg's own plan, or counts others than it finds.
 
-    PyIceberg fails to plan some itself, and counts rows of null partitions that ``!=`` does not find: its own counts
-    are not compared.
+    PyIceberg fails to plan some itself, loses NaN by bounds, and counts rows of null partitions that ``!=`` does not
+    find: rows may be more than its own, if PyArrow finds them without any bounds, and its own counts are not compared.
     """
     for scan in scans:
         expected = found(plain, scan, at)
-        if isinstance(expected, tuple):
-            answer = found(served, scan, at)
-            if answer != (expected[0], len(expected[0])):
-                yield f"{scan}: served {answer}, planned by PyIceberg {expected}"
+        if isinstance(expected, str):
+            continue
+        answer = found(served, scan, at)
+        is_same = not isinstance(answer, str) and _is_between(expected[0], answer[0], plain, scan, at)
+        if not is_same or answer[1] != len(answer[0]):
+            yield f"{scan}: served {answer}, planned by PyIceberg {expected}"
+
+
+def _is_between(own: list[str], served: list[str], plain: Catalog, scan: Scan, at: Mapping[str, int]) -> bool:
+    """Whether ``served`` has all that PyIceberg finds, and nothing that PyArrow does not find in all rows."""
+    if own == served:
+        return True
+    whole = _opened(plain, Scan(scan.table, "true", ("*",), scan.at), at).to_arrow()
+    schema = plain.load_table(f"ns.{scan.table}").schema()
+    tree = parser.parse(scan.row_filter) if isinstance(scan.row_filter, str) else scan.row_filter
+    rows = whole.filter(expression_to_pyarrow(bind(schema, tree, case_sensitive=True), schema))
+    names = rows.column_names if "*" in scan.columns else scan.columns
+    every = Counter(repr(row) for row in rows.select(names).to_pylist())
+    return Counter(own) <= Counter(served) <= every
 
 
 def _opened(catalog: Catalog, scan: Scan, at: Mapping[str, int]) -> DataScan:
