@@ -112,11 +112,13 @@ class RandomTable:
         if not names:
             return
         taken = {spec_field.name for spec in table.specs().values() for spec_field in spec.fields}
+        chosen = self.chance.sample(names, min(len(names), self.chance.randint(1, 2)))
         with table.update_spec() as spec:
             for old in table.spec().fields:
-                if self.chance.random() < 0.7:
+                # Iceberg allows a column one transform of time
+                if self.chance.random() < 0.7 or old.name.partition("_")[0] in chosen:
                     spec.remove_field(old.name)
-            for name in self.chance.sample(names, min(len(names), self.chance.randint(1, 2))):
+            for name in chosen:
                 transform = self.chance.choice(KINDS[name].transforms)
                 title = f"{name}_{transform}".replace("[", "_").replace("]", "") + "_part"
                 if title not in taken:
