@@ -28,7 +28,7 @@ from tests.unit.serving_replicas import Balancer, Moment, Passing
 
 TOKEN = "the-token-of-the-faults"
 #: How long the server waits for the catalog, and how long a slow catalog takes.
-UPSTREAM_SECONDS, SLOW_SECONDS, SILENT_SECONDS = 2, 0.5, 4.0
+UPSTREAM_SECONDS, SLOW_SECONDS, SILENT_SECONDS = 4, 0.5, 6.0
 _READY_SECONDS = 60.0
 #: On a busy machine a server may be late more than once.
 _ATTEMPTS = 4

@@ -95,7 +95,7 @@ def draw_condition(chance: random.Random) -> Condition:
         lambda: Test("s", "like", (text()[: chance.choice([1, 2])],)),
         lambda: Test("s", chance.choice(["is null", "is not null"])),
         lambda: Test("g", "=", (group(),)),
-        lambda: Test("g", chance.choice(["in", "not in"]), (group(), group() + 1)),
+        lambda: Test("g", chance.choice(["in", "not in"]), tuple(chance.sample(range(GROUPS + 1), 2))),
         lambda: Test("g", "is null"),
     )
     count = chance.choice([0, 1, 1, 1, 1, 2, 2])

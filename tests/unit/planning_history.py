@@ -9,16 +9,18 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.indexes.tables import index_identifier
 from skipstone_core.contract.requests import IndexRef
 
@@ -84,8 +86,7 @@ class History:
     def note(self, what: str) -> None:
         """Keep the rows as they are now."""
         table = self.table()
-        ids = {field.name: field.field_id for field in table.schema().fields}
-        rows = tuple({ids[name]: value for name, value in row.items()} for row in table.scan().to_arrow().to_pylist())
+        rows = tuple(rows_of(table))
         state = State(str(table.metadata.table_uuid), table.metadata.current_snapshot_id, rows, what)
         self.states.append(state)
         if state.snapshot_id is not None:
@@ -335,6 +336,16 @@ def spoil(path: Path, chance: random.Random) -> None:
         case _:
             at = chance.randrange(len(content))
             path.write_bytes(content[:at] + bytes(8) + content[at + 8 :])
+
+
+def rows_of(table: Table) -> Iterator[Row]:
+    """All rows by field id, with the columns that a client sees whose copy of the table is older, too."""
+    schemas = [table.schemas()[number] for number in sorted(table.schemas())]
+    columns = {column.field_id: column for schema in (*schemas, table.schema()) for column in schema.fields}
+    all_columns = Schema(*(NestedField(number, f"c{number}", column.field_type) for number, column in columns.items()))
+    scan = ArrowScan(table.metadata, table.io, all_columns, AlwaysTrue())
+    for row in scan.to_table(table.scan().plan_files()).to_pylist():
+        yield {number: row[f"c{number}"] for number in columns}
 
 
 def names_of(schema: Schema) -> dict[str, int]:
