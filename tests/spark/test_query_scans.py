@@ -101,10 +101,13 @@ def test_heads_of_indexes_are_as_old_as_asked_for(lake: Lake) -> None:
 
 
 def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:
-    scan = _scan(lake.table())
+    scan = _scan(lake.table(), use_snapshot_schema=True)
     assert len(scan.ordinals) == FILES
     assert scan.residual is True
     assert scan.bounds_of == (1, 2), "PyIceberg counts no NaN, so bounds of floats may leave it out"
+    assert _scan(lake.table(), use_snapshot_schema=True, select=("k", "g", "x")).bounds_of == (1, 2)
+    assert _scan(lake.table(), use_snapshot_schema=True, select=("k",)).bounds_of == ()
+    assert _scan(lake.table()).bounds_of == ()
     assert _scan(lake.table(), {"type": "gt", "term": "k", "value": 5}, stats_fields=("g",)).bounds_of == (2,)
 
 

@@ -187,14 +187,23 @@ def _left_out(plan: ReadPlan, may_hold: Mask) -> dict[str, int]:
 
 
 def _bounds_of(tree: Filter, request: ScanRequest, files: FileSet) -> tuple[int, ...]:
-    """All columns where every row is wanted, as the client may want the least and greatest; else those it names."""
+    """Columns that the client names; all of them where it may want the least and greatest of all rows.
+
+    Java asks for the statistics of all columns as it asks for none. In Spark it wants them while no column has been
+    left out yet, and none once it knows what it reads.
+    """
     fields: Sequence[NestedField] = files.schema.fields
-    if not isinstance(tree, Always):
+    if request.asked_by is Client.PYICEBERG or not isinstance(tree, Always) or _reads_less(request, fields):
         wanted = frozenset(request.stats_fields)
         fields = [field for field in fields if field.name in wanted]
-    elif len(files) * len(fields) > _MOST_BOUNDS:
+    if len(files) * len(fields) > _MOST_BOUNDS:
         return ()
     return tuple(field.field_id for field in fields if not _may_hide_nan(field, files))
+
+
+def _reads_less(request: ScanRequest, fields: Sequence[NestedField]) -> bool:
+    """Whether the client has left out some of the columns already."""
+    return bool(request.select) and not {field.name for field in fields} <= frozenset(request.select)
 
 
 def _may_hide_nan(field: NestedField, files: FileSet) -> bool:
