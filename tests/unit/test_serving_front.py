@@ -11,7 +11,7 @@ import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from skipstone.serving.server import Serving
 from skipstone.tables.catalogs import open_catalog
-from skipstone_core.contract.planning import SETTINGS_VARIABLE, PlanningMode, PlanningSettings
+from skipstone_core.contract.planning import SETTINGS_VARIABLE, TOKENS_VARIABLE, PlanningMode, PlanningSettings
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, index_table_name
@@ -173,12 +173,20 @@ PLAIN = CatalogRef(type=CatalogType.REST, uri="http://catalog")
 
 
 @pytest.mark.parametrize(
-    ("catalog", "said"),
-    [(SQL, "tokensSecretRef"), (PLAIN, "use https://"), (SIGNED, "signatures are for one address")],
-    ids=["no tokens", "plaintext", "signed"],
+    ("catalog", "tokens", "said"),
+    [
+        (SQL, "", "tokensSecretRef"),
+        (SQL, f"{TOKEN} a passphrase", "needs 16 or more ASCII characters"),
+        (SQL, "töken-of-many-letters", "needs 16 or more ASCII characters"),
+        (PLAIN, "", "use https://"),
+        (SIGNED, "", "signatures are for one address"),
+    ],
+    ids=["no tokens", "short tokens", "odd tokens", "plaintext", "signed"],
 )
-def test_settings_that_cannot_be_served_are_refused(tmp_path: Path, catalog: CatalogRef, said: str) -> None:
+def test_settings_that_cannot_be_served_are_refused(
+    tmp_path: Path, catalog: CatalogRef, tokens: str, said: str
+) -> None:
     path = tmp_path / "settings.json"
     path.write_text(PlanningSettings(warehouse=WarehouseRef(name="w", root="/w", catalog=catalog)).to_json())
     with pytest.raises(BadSpec, match=said):
-        Serving.of({SETTINGS_VARIABLE: str(path)})
+        Serving.of({SETTINGS_VARIABLE: str(path), TOKENS_VARIABLE: tokens})

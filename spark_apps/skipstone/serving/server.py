@@ -38,6 +38,7 @@ from skipstone_core.reasons import Reason
 from skipstone.scrubbing import ScrubbingFormatter, keep_secret
 from skipstone.serving.app import CatalogAnswers, PlanningApp
 from skipstone.serving.front.answering import FrontAnswers
+from skipstone.serving.front.bearer import SHORTEST_TOKEN
 from skipstone.serving.front.catalog import CatalogFront
 from skipstone.serving.health import Readiness
 from skipstone.serving.measures import PlanningMeasures
@@ -174,6 +175,12 @@ def _require_safe(settings: PlanningSettings, tokens: tuple[str, ...]) -> None:
     if catalog.type is CatalogType.SQL:
         if not tokens:
             message = "an Sql catalog needs tokens that open its front: name a Secret with one or more, between blanks."
+            raise BadSpec(Reason.INVALID_SPEC, message, field="spec.planning.tokensSecretRef")
+        if not all(len(token) >= SHORTEST_TOKEN and token.isascii() for token in tokens):
+            message = (
+                f"each token in the Secret needs {SHORTEST_TOKEN} or more ASCII characters; blanks separate tokens: "
+                "make them by openssl rand -hex 32."
+            )
             raise BadSpec(Reason.INVALID_SPEC, message, field="spec.planning.tokensSecretRef")
         return
     if signing.is_signed(catalog.properties):

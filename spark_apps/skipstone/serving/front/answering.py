@@ -63,7 +63,10 @@ class FrontAnswers:
             case Route.TABLE:
                 return partial(front.table, target.identifier(), request.headers.get("if-none-match", ""))
             case _:
-                raise Refused(404, _NOT_FOUND, f"this server has no {target.route} of an Sql catalog")
+                message = (
+                    "before an Sql catalog, this server has namespaces and tables only, without views and functions"
+                )
+                raise Refused(404, _NOT_FOUND, message)
 
 
 def _parent(request: Request) -> Identifier:
