@@ -195,3 +195,21 @@ def test_a_form_of_newer_versions_of_the_protocol_says_nothing_to_clients() -> N
         assert residual_of(newer, _rules(newest=newest, client=Client.SPARK)) is True
         both = {"type": "and", "left": newer, "right": _test("eq", "k", 5)}
         assert residual_of(both, _rules(newest=newest)) == _test("eq", "k", 5)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"type": "starts-with", "term": "s", "value": "😀"},
+        {"type": "not", "child": {"type": "starts-with", "term": "s", "value": "a😀"}},
+        _test("gt-eq", "k", -(2**63)),
+        {"type": "in", "term": "b", "values": [5, -(2**31)]},
+    ],
+)
+def test_spark_is_not_told_what_java_misjudges_in_truncated_partitions(asked: Any) -> None:
+    columns = FilterColumns(({**NEWEST, "s": 7},), {**TYPES, 7: "string"})
+    for newest, told in ((columns.schemas[0], True), (None, asked)):
+        rules = ResidualRules(columns=columns, newest=newest, case_sensitive=False, client=Client.SPARK)
+        found = residual_of(asked, rules)
+        assert found is told if told is True else found is not True
+        assert residual_of(_test("eq", "k", 7), rules) == _test("eq", "k", 7)

@@ -33,6 +33,9 @@ _FLOATS = frozenset({"float", "double"})
 _ZEROS = [0.0, -0.0]
 #: The greatest finite value of each type of floats: JSON has no infinity, and Java does not read the text it writes.
 _GREATEST = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
+#: The last character that is one unit of UTF-16, and the integers that no usual width truncates to less than the least.
+_LAST_OF_ONE_UNIT = 0xFFFF
+_LEAST_TRUNCATED = {"int": -(2**30), "long": -(2**62)}
 #: A residual is told with every file: of one of more bytes only those get all who filter by nothing else.
 _MOST_BYTES = 16 * 1024
 
@@ -141,7 +144,10 @@ class _Rewriting:
         test = {**node, "type": _NEGATED[kind] if is_negated else kind}
         if isinstance(node["term"], dict) and _kind(node["term"]) == "transform":
             return test
-        return self._widened(test, self._type_of(name))
+        type_name = self._type_of(name)
+        if self._newest is not None and self._rules.client is Client.SPARK and _is_misjudged(test, type_name):
+            return None
+        return self._widened(test, type_name)
 
     def _widened(self, test: Json, type_name: str) -> Json:
         if type_name in _FLOATS:
@@ -170,6 +176,19 @@ class _Rewriting:
 
     def _folded(self, schema: Mapping[str, int]) -> Mapping[str, int]:
         return {self._key(name): number for name, number in schema.items()}
+
+
+def _is_misjudged(test: Json, type_name: str) -> bool:
+    """Whether Java may judge a truncated partition wrongly: it counts prefixes by UTF-16, and integers overflow."""
+    if test["type"] in ("starts-with", "not-starts-with"):
+        return any(ord(letter) > _LAST_OF_ONE_UNIT for letter in str(_value(test.get("value"))))
+    least = _LEAST_TRUNCATED.get(type_name)
+    values = (test.get("value"), *_listed(test))
+    return least is not None and any(isinstance(plain := _value(each), int) and plain < least for each in values)
+
+
+def _value(literal: Json) -> Json:
+    return literal.get("value") if isinstance(literal, dict) else literal
 
 
 def _says_nothing(residual: Json) -> Json:
