@@ -209,3 +209,22 @@ def test_the_numbers_of_last_changes_are_refused(tmp_path: Path) -> None:
     table = Lake(tmp_path).create(SCHEMA, properties={"format-version": "3"})
     with pytest.raises(BadSpec, match="lists of files do not carry when rows were last changed"):
         _scan(table, select=("k", "_last_updated_sequence_number"))
+
+
+def test_spark_takes_the_two_zeros_of_partitions_for_equal(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    table = lake.create(SCHEMA)
+    with table.update_spec() as update:
+        update.add_identity("x")
+    for value in (0.0, -0.0, 1.0):
+        table.append(pa.table({"k": [1], "g": [1], "x": [value]}, schema=SCHEMA))
+    spark = {"case_sensitive": False, "use_snapshot_schema": True, "client": "Apache Iceberg 1.12.0"}
+    for condition, expected in (
+        ({"type": "not-in", "term": "x", "values": [0.0, 1.0]}, 0),
+        ({"type": "not-eq", "term": "x", "value": -0.0}, 1),
+        ({"type": "lt", "term": "x", "value": 0.0}, 0),
+        ({"type": "eq", "term": "x", "value": 0.0}, 2),
+    ):
+        assert len(_scan(lake.table(), condition, **spark).ordinals) == expected
+        others = _scan(lake.table(), condition).ordinals
+        assert len(others) >= expected

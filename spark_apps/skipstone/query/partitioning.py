@@ -8,7 +8,7 @@ read bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from weakref import WeakKeyDictionary
 
@@ -48,14 +48,18 @@ class PartitionVerdict:
     mask: Mask
 
 
-def partition_mask(tree: Filter, files: FileSet, table: Table, *, is_trusted: bool = True) -> PartitionVerdict:
+def partition_mask(
+    tree: Filter, files: FileSet, table: Table, *, is_trusted: bool = True, zeros_differ: bool = True
+) -> PartitionVerdict:
     """Judge all of ``files`` by their partitions, each by its own spec.
 
-    Raises BadSpec when ``tree`` has a part that nobody can judge, of a column that partitions depend on, and the answer
-    ``is_trusted``: the client reads no rows where the list of files alone tells it how many there are.
+    ``zeros_differ`` False: the client takes 0.0 and -0.0 for equal, as SQL does, and tests no row; others may get files
+    of one zero for the other, and test rows. Raises BadSpec when ``tree`` has a part that nobody can judge, of a column
+    that partitions depend on, and the answer ``is_trusted``: the client reads no rows where the list of files alone
+    tells it how many there are.
     """
     specs = table.specs()
-    judges = {spec_id: _Judge(table, specs[spec_id]) for spec_id in files.spec_ids}
+    judges = {spec_id: _Judge(table, specs[spec_id], zeros_differ=zeros_differ) for spec_id in files.spec_ids}
     if is_trusted:
         _refuse_unjudged(tree, judges.values())
     tree = _without_nulls(tree, _required(files.schema) & _required(table.schema()))
@@ -115,7 +119,8 @@ def _refuse_unjudged(tree: Filter, judges: Iterable[_Judge]) -> None:
 class _Judge:
     """Judges partitions of one spec."""
 
-    def __init__(self, table: Table, spec: PartitionSpec) -> None:
+    def __init__(self, table: Table, spec: PartitionSpec, *, zeros_differ: bool) -> None:
+        self._zeros_differ = zeros_differ
         schemas = [table.schema(), *table.schemas().values()]
         self._fields = [
             (place, part.source_id, FieldProjection(part.transform, source))
@@ -148,7 +153,8 @@ class _Judge:
                 mask &= columns.applied(place, applied, test)
             elif (found := projection.project(test)) and projection.kind:
                 column = columns.column(place, projection.kind)
-                mask &= column.passes(found) | projection.uncertain(test, column)
+                passes = column.passes(replace(found, zeros_differ=self._zeros_differ))
+                mask &= passes | projection.uncertain(test, column)
         return mask
 
 

@@ -62,7 +62,8 @@ class PlannedScan:
     """Files of one snapshot to read, ascending ordinals. ``left_out``: how many each proof ruled out, by its name.
 
     ``residual``: what clients may skip row groups by, as JSON; ``true`` only where every row passes. ``bounds_of``:
-    field ids of the columns whose bounds the client can use.
+    field ids of the columns whose bounds the client can use. ``may_hold``: one boolean per file, whether its partition
+    can hold a row that passes.
     """
 
     files: FileSet
@@ -72,6 +73,7 @@ class PlannedScan:
     left_out: dict[str, int]
     indexes: tuple[IndexUse, ...]
     bounds_of: tuple[int, ...]
+    may_hold: Mask
 
 
 def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = None) -> PlannedScan:
@@ -93,7 +95,13 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
     files = known_file_set(table, chosen.snapshot_id)
-    may_hold = partition_mask(tree, files, table, is_trusted=trusts_lists(request.client)).mask
+    may_hold = partition_mask(
+        tree,
+        files,
+        table,
+        is_trusted=trusts_lists(request.client),
+        zeros_differ=request.asked_by is not Client.SPARK,
+    ).mask
     names = {field.field_id: field.name for field in files.schema.fields}
     plan = plan_read(table, predicate_of(tree, names), chosen, among=may_hold)
     return PlannedScan(
@@ -104,6 +112,7 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
         left_out=_left_out(plan, may_hold),
         indexes=plan.indexes,
         bounds_of=_bounds_of(tree, request, files),
+        may_hold=may_hold,
     )
 
 

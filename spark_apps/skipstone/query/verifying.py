@@ -17,7 +17,6 @@ from pyiceberg.table import Table
 from skipstone_core.language.filterpredicates import predicate_of
 from skipstone_core.language.predicates import Predicate
 
-from skipstone.query.partitioning import partition_mask
 from skipstone.query.planner import checked_predicate
 from skipstone.query.reading import BudgetSpent, ReadBudget, rows_of_files
 from skipstone.query.readplan import Funnel, ReadPlan
@@ -48,15 +47,15 @@ def verify_scan(table: Table, scan: PlannedScan, files: int, random: Random) -> 
     """
     names = {field.field_id: field.name for field in scan.files.schema.fields}
     predicate = checked_predicate(predicate_of(scan.tree, names), scan.files.schema)
-    left_out = _left_out(table, scan)
+    left_out = _left_out(scan)
     if predicate is None or not len(left_out):
         return Verification(0)
     chosen = sorted(random.sample(left_out.tolist(), min(files, len(left_out))))
     return _judged(table, _whole(scan.files, predicate), chosen)
 
 
-def _left_out(table: Table, scan: PlannedScan) -> npt.NDArray[np.int64]:
-    mask = partition_mask(scan.tree, scan.files, table).mask.copy()
+def _left_out(scan: PlannedScan) -> npt.NDArray[np.int64]:
+    mask = scan.may_hold.copy()
     mask[scan.ordinals] = False
     return np.flatnonzero(mask)
 

@@ -1,15 +1,15 @@
 """Values of one partition field as an array, and which of them pass a test.
 
 Whole numbers stand for everything that is discrete: integers, days, microseconds, unscaled decimals, booleans. Floats
-compare as Spark's do: NaN equals itself and is the greatest, and the two zeros are equal; a zero also passes where it
-does by Iceberg's order, in which they differ. Must not know transforms.
+compare as Spark's do: NaN equals itself and is the greatest, and the two zeros are equal; if asked for, a zero also
+passes where it does by Iceberg's order, in which they differ. Must not know transforms.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 from uuid import UUID
@@ -35,10 +35,11 @@ _TRUE_FOR_NULL: dict[str, FilterOperator] = {"!=": "=", "not-in": "in", "not-sta
 
 @dataclass(frozen=True)
 class CodedTest:
-    """``operator values``, the values as ``encode`` gives them."""
+    """``operator values``, the values as ``encode`` gives. ``zeros_differ``: zeros pass by Iceberg's order, too."""
 
     operator: FilterOperator
     values: tuple[Coded, ...] = ()
+    zeros_differ: bool = True
 
 
 def encode_test(operator: FilterOperator, values: Sequence[Value], kind: KeyType) -> CodedTest:
@@ -112,7 +113,7 @@ class ValueColumn:
                 is_nan = np.isnan(self.numbers.astype(np.float64)) & ~self.nulls
                 return is_nan if test.operator == "is-nan" else ~is_nan
             case "!=" | "not-in" | "not-starts-with":
-                opposite = self._compare(CodedTest(_TRUE_FOR_NULL[test.operator], test.values))
+                opposite = self._compare(replace(test, operator=_TRUE_FOR_NULL[test.operator]))
                 return ~opposite | self._other_zeros(test) | self.nulls
             case _:
                 return self._compare(test) & ~self.nulls
@@ -136,7 +137,7 @@ class ValueColumn:
     def _other_zeros(self, test: CodedTest) -> Mask | bool:
         """Zeros that pass by Iceberg's order of floats, in which the negative one comes first and is not the other."""
         signs = {math.copysign(1, value) for value in test.values if isinstance(value, float) and value == 0}
-        if not signs or test.operator in ("<=", ">="):
+        if not signs or not test.zeros_differ or test.operator in ("<=", ">="):
             return False
         is_negative = np.signbit(self.numbers.astype(np.float64))
         if test.operator in ("<", ">"):
