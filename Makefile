@@ -7,7 +7,7 @@ STAGE := scripts/stage
 TEST_GOAL := 1200
 # Modules of random cases: few of them in `make test`, all of them in `make soak-random`.
 RANDOM_MODULES := $(addprefix tests/unit/test_, query_random.py merges_random.py funnel_random.py \
-	schedule_histories.py reader_pages.py splicing.py queue.py feeds_random.py serving_faults.py)
+	schedule_histories.py reader_pages.py splicing.py queue.py feeds_random.py)
 # Modules that take long for what they add to the others of tests/unit.
 LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.py sbom.py demo_replay.py \
 	manifest_decodes.py serving_process.py)
@@ -140,7 +140,7 @@ soak-expressions: setup ## Random filters and scans as engines send them, judged
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_filters_random.py tests/unit/test_partition_pruning.py tests/unit/test_scans_indexed.py tests/spark/test_filters_java.py tests/spark/test_partitions_java.py tests/spark/test_scans_random.py
 
 soak-planning-faults: setup ## Reads through planning servers while replicas, catalogs, storage and tables fail or change (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 20000 --log-level ERROR tests/unit/test_planning_faults.py tests/unit/test_serving_faults.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 20000 --log-level ERROR tests/unit/test_planning_faults.py
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --timeout 20000 --log-level ERROR tests/spark/test_planning_faults_spark.py
 
 soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, results as Spark's (SKIPSTONE_SOAK_SEED); tells in build/soak

@@ -63,7 +63,7 @@ def test_replicas_get_ready_are_rolled_and_go(
         assert (await site.status("Warehouse", "main"))["planning"]["url"] == f"http://{NAME}.{namespace}.svc:8181"
         await site.holds("Warehouse", "main", "Ready")
         assert await site.get("PodDisruptionBudget", NAME) is not None
-        # What the API server fills in, and what other controllers write, is no reason to write again.
+        # What the API server fills in, and what other controllers write, is not a reason to write again.
         before = len(site.kube.writes)
         for _ in range(4):
             await site.round()

@@ -107,7 +107,7 @@ def test_without_a_filter_all_files_come_with_their_bounds(lake: Lake) -> None:
     assert scan.bounds_of == (1, 2), "PyIceberg counts no NaN, so bounds of floats may leave it out"
     assert _scan(lake.table(), use_snapshot_schema=True, select=("k", "g", "x")).bounds_of == (1, 2)
     assert _scan(lake.table(), use_snapshot_schema=True, select=("k",)).bounds_of == ()
-    assert _scan(lake.table()).bounds_of == ()
+    assert _scan(lake.table(), client="PyIceberg 0.12.0").bounds_of == ()
     assert _scan(lake.table(), {"type": "gt", "term": "k", "value": 5}, stats_fields=("g",)).bounds_of == (2,)
 
 

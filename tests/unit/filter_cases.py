@@ -136,7 +136,7 @@ def rows(draw: st.DrawFn, columns: list[Column], most: int = 8) -> list[list[Any
 
 
 def literals_of(column: Column, place: int, data: list[list[Any]]) -> st.SearchStrategy[Any]:
-    """Values to compare a column with: half of them are those of its rows. NaN is no literal of either library."""
+    """Values to compare a column with: half of them are those of its rows. NaN is not a literal of either library."""
     known = [row[place] for row in data if row[place] is not None]
     drawn = random_value(column.kind)
     literals = drawn | st.sampled_from(known) if known else drawn

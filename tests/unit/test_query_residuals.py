@@ -165,7 +165,8 @@ def test_long_chains_nest_little_and_pyiceberg_reads_them() -> None:
 
 def test_long_lists_are_told_to_those_who_filter_by_nothing_else() -> None:
     asked = {"type": "in", "term": "k", "values": list(range(10_000))}
-    assert residual_of(asked, _rules(client=Client.JAVA)) == asked
+    for reader in (Client.JAVA, Client.OTHER):
+        assert residual_of(asked, _rules(client=reader)) == asked
     assert residual_of(asked, _rules(client=Client.SPARK)) is True
     told = residual_of(asked, _rules(client=Client.PYICEBERG))
     assert told == {"type": "or", "left": _test("is-null", "k"), "right": _test("not-null", "k")}
@@ -179,8 +180,8 @@ def test_long_lists_are_told_to_those_who_filter_by_nothing_else() -> None:
         ("Apache Iceberg 1.12.0 (commit 212aa89)", False, False, Client.JAVA),
         ("PyIceberg 0.12.0", True, False, Client.PYICEBERG),
         ("PyIceberg 9.0", False, True, Client.PYICEBERG),
-        ("", False, True, Client.SPARK),
-        ("", True, False, Client.PYICEBERG),
+        ("", False, True, Client.OTHER),
+        ("GoIceberg 0.7.0", True, False, Client.OTHER),
     ],
 )
 def test_who_asks_is_known_by_name_and_by_what_it_sends(

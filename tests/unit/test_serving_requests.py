@@ -244,8 +244,9 @@ def test_a_cookie_that_the_catalog_gives_one_caller_goes_to_no_other(server: str
 
 
 def test_large_and_deep_filters_are_refused_and_wide_ones_are_planned(server: str) -> None:
-    def asked(body: bytes) -> requests.Response:
-        return requests.post(server + PLAN, body, headers={"content-type": "application/json"}, timeout=60)
+    def asked(body: bytes, client: str = "") -> requests.Response:
+        headers = {"content-type": "application/json", "x-client-version": client}
+        return requests.post(server + PLAN, body, headers=headers, timeout=60)
 
     assert asked(b'{"filter":' + b'{"type":"not","child":' * 100_000 + b"true" + b"}" * 100_001).status_code == 400
     assert asked(b"[" * 2_000_000).status_code == 400
@@ -253,7 +254,9 @@ def test_large_and_deep_filters_are_refused_and_wide_ones_are_planned(server: st
     packed = {"content-encoding": "gzip"}
     assert requests.post(server + PLAN, zlib.compress(b"{}"), headers=packed, timeout=30).status_code == 415
     values = list(range(200_000))
-    answer = asked(json.dumps({"filter": {"type": "in", "term": "id", "values": values}}).encode())
+    wide = json.dumps({"filter": {"type": "in", "term": "id", "values": values}}).encode()
+    assert asked(wide).status_code == 413  # who gives no name may filter rows by nothing else
+    answer = asked(wide, "PyIceberg 0.12.0")
     assert answer.status_code == 200
     assert len(answer.content) < 20_000
     assert len(answer.json()["file-scan-tasks"]) == 3

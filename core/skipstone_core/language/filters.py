@@ -76,7 +76,7 @@ class AnyOf:
     parts: tuple[Filter, ...]
 
 
-#: Negations are moved into the tests, so there is no node for them.
+#: A tree holds no negations: they are moved into its tests.
 Filter = Always | Never | Unjudged | ColumnTest | AllOf | AnyOf
 
 

@@ -41,21 +41,21 @@ _MOST_BYTES = 16 * 1024
 
 
 class Client(Enum):
-    """What is known of who asks, by what each of them always sends."""
+    """What is known of who asks, by its name and by what it always sends. Who gives no name is trusted with nothing."""
 
     SPARK = "Iceberg's Java library in Spark, which filters all rows by itself"
     JAVA = "Iceberg's Java library elsewhere: its own reader filters rows by residuals alone"
     PYICEBERG = "PyIceberg, which filters all rows by itself, and counts all of a file whose residual is true"
+    OTHER = "nobody knows: it may filter rows by residuals alone, and read fewer forms of them than Java"
 
     @staticmethod
     def of(version: str, *, case_sensitive: bool, use_snapshot_schema: bool) -> Client:
         """The client of a request. ``version``: how it calls itself in the header CLIENT_HEADER."""
-        is_java = version.startswith("Apache Iceberg") or (use_snapshot_schema and not version.startswith("PyIceberg"))
-        if not is_java:
+        if version.startswith("PyIceberg"):
             return Client.PYICEBERG
-        if not use_snapshot_schema:
-            return Client.JAVA
-        return Client.JAVA if case_sensitive else Client.SPARK
+        if not version.startswith("Apache Iceberg"):
+            return Client.OTHER
+        return Client.SPARK if use_snapshot_schema and not case_sensitive else Client.JAVA
 
 
 def reads_null(version: str) -> bool:
@@ -91,7 +91,8 @@ def residual_of(filter_json: Json, rules: ResidualRules) -> Json:
     Raises BadSpec when a client that filters by nothing else would get too many rows.
     """
     found = _Rewriting(rules).rewritten(filter_json, is_negated=False)
-    if found is not None and (rules.client is Client.JAVA or len(json.dumps(found)) <= _MOST_BYTES):
+    filters_again = rules.client in (Client.SPARK, Client.PYICEBERG)
+    if found is not None and (not filters_again or len(json.dumps(found)) <= _MOST_BYTES):
         return found
     if rules.client is Client.SPARK:
         return True
@@ -152,7 +153,7 @@ class _Rewriting:
     def _widened(self, test: Json, type_name: str) -> Json:
         if type_name in _FLOATS:
             return _wide_float(test) if _is_finite(test) else _without_infinity(test, _GREATEST[type_name])
-        if type_name == "uuid" and self._rules.client is not Client.PYICEBERG and "null" not in test["type"]:
+        if type_name == "uuid" and self._rules.client in (Client.SPARK, Client.JAVA) and "null" not in test["type"]:
             # Java orders UUIDs as signed numbers: by a transform it judges rows, not row groups
             return {**test, "term": {"type": "transform", "transform": "identity", "term": _name(test["term"])}}
         return test

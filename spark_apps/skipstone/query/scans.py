@@ -128,7 +128,7 @@ def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
 def _wanted(request: ScanRequest, tree: Filter, read_in: Schema) -> WantedColumns:
     """What the client reads. Spark names no column when it wants none; others may mean all."""
     names = {name.lower() for name in request.select}
-    if not names and request.asked_by is Client.JAVA:
+    if not names and request.asked_by in (Client.JAVA, Client.OTHER):
         names = {field.name.lower() for field in read_in.fields}
     return WantedColumns(read_in, names, columns_of(tree))
 

@@ -146,7 +146,7 @@ class _Work:
 
 
 def _json(answer: PlanAnswer) -> Response:
-    """Large answers go out part by part, and say how long they are: one that is cut is no answer."""
+    """Large answers go out in parts, and say how long they are: one that is cut is not an answer."""
     headers = {"content-length": str(sum(len(part) for part in answer.parts))}
     return StreamingResponse(_pieces(answer), 200, headers, "application/json")
 

@@ -1,7 +1,7 @@
 """Tokens of pages: which files of a plan an answer left for ``/tasks``, sealed so that any replica can answer.
 
-A token is no permission: whoever brings it loads the table with credentials of their own. The seal keeps a caller from
-making this server work on what it never planned. Must not know HTTP.
+A token is not a permission: whoever brings it loads the table with credentials of their own. The seal keeps a caller
+from making this server work on what it never planned. Must not know HTTP.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PageSeal:
 
 
 def _content(compressed: bytes) -> bytes:
-    """What this server sealed, which is no bomb, but costs little to bound."""
+    """What this server sealed, which is not a bomb, but costs little to bound."""
     reader = zlib.decompressobj()
     content = reader.decompress(compressed, _CONTENT_BYTES)
     if not reader.eof:

@@ -57,7 +57,7 @@ class CatalogFront:
         return json_response({"namespace": list(levels), "properties": properties})
 
     def tables(self, levels: Identifier) -> Response:
-        """The tables in a namespace that are no indexes."""
+        """The tables in a namespace, without those of indexes."""
         with self._answering(levels):
             if not self.catalog.namespace_exists(levels):
                 raise _no_namespace(levels)

@@ -75,7 +75,7 @@ class TaggedTables:
 def decode_answer(body: bytes) -> DecodedTable:
     """The table in a catalog's answer to loading it.
 
-    Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when that is no such answer, Refused (406) when the catalog wants
+    Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when it is not one, Refused (406) when the catalog wants
     to plan scans of the table by itself.
     """
     answer = _object(body)
