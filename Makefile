@@ -48,7 +48,7 @@ lint: setup ## Style, types, import rules and size budgets
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
 
 .types:
-	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p demo -p release -p tests.cluster -m tests.architecture.notebook
+	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p skipstone_local -p demo -p release -p tests.cluster -m tests.architecture.notebook
 	$(PYTHON_ENV)/mypy spark_apps/image/archive_classes.py
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models

@@ -10,7 +10,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.layout import REPOSITORY
 
 CHART = REPOSITORY / "charts" / "skipstone"
-MEMBERS = ("core", "operator", "report", "spark_apps", "cli")
+MEMBERS = ("core", "operator", "report", "spark_apps", "cli", "local")
 #: The image of each part, as the chart's value below `image` names it.
 IMAGES = {"operator": "skipstone-operator", "spark": "skipstone-spark"}
 #: Semantic versioning without build metadata, which a tag of an image cannot have.

@@ -16,6 +16,7 @@ PACKAGES = {
     "report": ROOT / "report" / "skipstone_report",
     "data plane": ROOT / "spark_apps" / "skipstone",
     "command line": ROOT / "cli" / "skipstone_cli",
+    "local": ROOT / "local" / "skipstone_local",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -21,6 +21,7 @@ SOURCES = {
     "skipstone_operator": ROOT / "operator",
     "skipstone": ROOT / "spark_apps",
     "skipstone_cli": ROOT / "cli",
+    "skipstone_local": ROOT / "local",
 }
 OURS = tuple(SOURCES)
 #: The beginning of the name of a class in the JVM.

@@ -16,7 +16,7 @@ CORE = ROOT / "core" / "skipstone_core"
 PLANES = {
     "operator": (CORE, ROOT / "report" / "skipstone_report", ROOT / "operator" / "skipstone_operator"),
     "data plane": (CORE, ROOT / "spark_apps" / "skipstone"),
-    "command line": (CORE, ROOT / "cli" / "skipstone_cli"),
+    "command line": (CORE, ROOT / "cli" / "skipstone_cli", ROOT / "local" / "skipstone_local"),
 }
 
 

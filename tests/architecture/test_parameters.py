@@ -13,6 +13,7 @@ PACKAGES = (
     ROOT / "report" / "skipstone_report",
     ROOT / "spark_apps" / "skipstone",
     ROOT / "cli" / "skipstone_cli",
+    ROOT / "local" / "skipstone_local",
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

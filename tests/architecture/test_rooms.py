@@ -12,6 +12,7 @@ PACKAGES = {
     "operator/skipstone_operator": ROOT / "operator" / "skipstone_operator",
     "spark_apps/skipstone": ROOT / "spark_apps" / "skipstone",
     "cli/skipstone_cli": ROOT / "cli" / "skipstone_cli",
+    "local/skipstone_local": ROOT / "local" / "skipstone_local",
     "report/skipstone_report": ROOT / "report" / "skipstone_report",
     "core/skipstone_core": ROOT / "core" / "skipstone_core",
 }

@@ -18,6 +18,7 @@ FOLDERS = (
     "report",
     "spark_apps",
     "cli",
+    "local",
     "demo",
     "docs",
     "charts",

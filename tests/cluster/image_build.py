@@ -28,7 +28,7 @@ STORAGE = find_shared_cache() / "images"
 LOG = CACHE / "log" / "images.log"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 HOST_JAVA_CA = Path("/etc/ssl/certs/java/cacerts")
-MEMBERS = ("core", "operator", "report", "spark_apps", "cli")
+MEMBERS = ("core", "operator", "report", "spark_apps", "cli", "local")
 MANIFESTS = ("pyproject.toml", "uv.lock", *(f"{member}/pyproject.toml" for member in MEMBERS))
 
 

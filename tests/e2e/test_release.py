@@ -134,7 +134,7 @@ def test_wheels_and_chart_have_signed_sums(released: Released, cosign: Path) -> 
     subprocess.run(["sha256sum", "--check", "--strict", sums.name], cwd=released.folder, check=True, timeout=60)
     named = [Path(line.split()[1]).name for line in sums.read_text().splitlines()]
     assert sorted(name.partition("-")[0] for name in named) == sorted(
-        ["skipstone", "skipstone_cli", "skipstone_core", "skipstone_operator", "skipstone_report", "skipstone"]
+        ["skipstone", "skipstone", *(f"skipstone_{part}" for part in ("cli", "core", "local", "operator", "report"))]
     )
 
 

@@ -22,6 +22,7 @@ COPY operator/pyproject.toml /src/operator/
 COPY report/pyproject.toml /src/report/
 COPY spark_apps/pyproject.toml /src/spark_apps/
 COPY cli/pyproject.toml /src/cli/
+COPY local/pyproject.toml /src/local/
 RUN cd /src \
  && /opt/uv/bin/uv export --frozen --only-group dev --no-emit-workspace --no-hashes \
       --no-header --output-file /versions.txt > /dev/null \

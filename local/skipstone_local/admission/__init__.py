@@ -1,0 +1,1 @@
+"""Judges objects as an API server does: schemas, rules in CEL, names, sizes; nothing is stored here."""

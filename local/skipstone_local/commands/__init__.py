@@ -1,0 +1,1 @@
+"""The commands below `skipstone local`: the order of steps of each."""

@@ -1,0 +1,1 @@
+"""Tables from Python without manifests: the same requests and runs underneath."""

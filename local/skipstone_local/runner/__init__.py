@@ -1,0 +1,1 @@
+"""Plays kubelet: pods as processes, claims as folders, ConfigMaps and Secrets as files and variables."""

@@ -1,0 +1,1 @@
+"""One process that serves a folder: the API server, the runner and the operator."""
