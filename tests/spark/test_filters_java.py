@@ -46,7 +46,7 @@ def _judged(java: JavaJudge, case: _Case) -> Verdict:
 def test_no_row_that_java_keeps_fails_the_predicate(java: JavaJudge) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=cases(250, 4000))
+    @settings(max_examples=cases(80, 4000))
     @given(_cases())
     def check(case: _Case) -> None:
         written, theirs = _judged(java, case)
@@ -61,7 +61,7 @@ def test_no_row_that_java_keeps_fails_the_predicate(java: JavaJudge) -> None:
 
 
 def test_a_filter_of_values_that_fit_means_what_java_says(java: JavaJudge) -> None:
-    @settings(max_examples=cases(100, 2000))
+    @settings(max_examples=cases(40, 2000))
     @given(_cases(CLEAR, odd=False))
     def check(case: _Case) -> None:
         written, theirs = _judged(java, case)

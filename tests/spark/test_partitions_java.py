@@ -85,7 +85,7 @@ def _has_misread(case: _Case, tree: Filter) -> bool:
 def test_partitions_are_ruled_out_as_java_does(java: JavaClass) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=cases(150, 5000))
+    @settings(max_examples=cases(60, 5000))
     @given(_cases())
     def check(case: _Case) -> None:
         verdict = _judged(java, case)

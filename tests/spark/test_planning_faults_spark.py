@@ -22,7 +22,7 @@ from tests.unit.planning_filters import Condition
 from tests.unit.planning_worlds import rest_world, sql_world
 
 SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "1")) + 1_000
-NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(5, 40))
+NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(3, 40))
 
 
 class SparkReader:

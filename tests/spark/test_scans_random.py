@@ -172,7 +172,7 @@ def test_no_file_is_lost_and_none_is_too_many_where_clients_trust_the_list(
 ) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=cases(30, 400), phases=[Phase.generate], database=None)
+    @settings(max_examples=cases(12, 400), phases=[Phase.generate], database=None)
     @given(_beds())
     def check(bed: _Bed) -> None:
         folder = tmp_path_factory.mktemp("scans") / "t"

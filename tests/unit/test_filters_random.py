@@ -149,7 +149,7 @@ def _read(case: _Case) -> Filter:
 def test_no_row_that_pyiceberg_keeps_fails_the_predicate() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=cases(400, 6000))
+    @settings(max_examples=cases(120, 6000))
     @given(_cases())
     def check(case: _Case) -> None:
         ours, theirs = kept_by_predicate(case.columns, case.data, _read(case)), _kept_by_pyiceberg(case)
@@ -162,7 +162,7 @@ def test_no_row_that_pyiceberg_keeps_fails_the_predicate() -> None:
 
 
 def test_a_filter_of_values_that_fit_means_what_pyiceberg_says() -> None:
-    @settings(max_examples=cases(200, 3000))
+    @settings(max_examples=cases(60, 3000))
     @given(_cases(CLEAR, odd=False))
     def check(case: _Case) -> None:
         tree = _read(case)

@@ -40,7 +40,7 @@ def kept_by_pyiceberg(case: _Case, spec: PartitionSpec, partition: tuple[Any, ..
     return bool(expression_evaluator(partition_schema, projected, case_sensitive=True)(Record(*partition)))
 
 
-@settings(max_examples=cases(80, 6000))
+@settings(max_examples=cases(40, 6000))
 @given(st.data())
 def test_no_row_that_passes_is_lost(data: st.DataObject) -> None:
     case = data.draw(_cases(KINDS, odd=False))
@@ -54,7 +54,7 @@ def test_no_row_that_passes_is_lost(data: st.DataObject) -> None:
         assert is_kept or not must_keep, row
 
 
-@settings(max_examples=cases(80, 6000))
+@settings(max_examples=cases(40, 6000))
 @given(st.data())
 def test_what_pyiceberg_rules_out_is_ruled_out(data: st.DataObject) -> None:
     case = data.draw(_cases(CLEAR, odd=False))
@@ -84,7 +84,7 @@ def _as_json(value: object) -> Any:
     return value.hex() if isinstance(value, bytes) else value if isinstance(value, int) else str(value)
 
 
-@settings(max_examples=cases(150, 3000))
+@settings(max_examples=cases(60, 3000))
 @given(st.data())
 def test_a_test_of_a_transform_is_judged_in_full_by_the_column_itself(data: st.DataObject) -> None:
     """Iceberg's own clients take it for a test of the column, and then test no row."""

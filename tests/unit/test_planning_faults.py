@@ -31,7 +31,7 @@ from tests.unit.planning_history import History
 from tests.unit.planning_worlds import bucket_world, rest_world, sql_world
 
 SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "1"))
-NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(4, 180))
+NUMBERS = range(int(os.environ.get("SKIPSTONE_SOAK_CASES", "0")) or cases(2, 180))
 _WORLDS = {"Sql": sql_world, "Rest": rest_world, "bucket": bucket_world}
 ALL = Condition((), is_any=False)
 
