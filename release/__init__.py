@@ -1,1 +1,1 @@
-"""Images, chart and wheels of one version, signed, in a registry. Called by `make images` and `make release`."""
+"""Images, chart and wheel of one version, signed, in a registry. Called by `make images` and `make release`."""

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from release.artifacts import (
     Pushed,
-    build_wheels,
+    build_wheel,
     has_chart,
     make_images,
     package_chart,
-    publish_wheels,
+    publish_wheel,
     push_chart,
     push_images,
     write_sums,
@@ -61,7 +61,7 @@ def publish(registry: Registry, version: str, environment: Mapping[str, str]) ->
         )
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    wheels = build_wheels(FOLDER / "wheels")
+    wheel = build_wheel(FOLDER / "wheels")
     images = push_images(registry, make_images(registry, version))
     for image in images.values():
         signer.sign(image)
@@ -69,10 +69,10 @@ def publish(registry: Registry, version: str, environment: Mapping[str, str]) ->
             shutil.copy(image.bill, FOLDER)
     archive = package_chart(images, version, FOLDER)
     sums = FOLDER / "SHA256SUMS"
-    write_sums([*wheels, archive], sums)
+    write_sums([wheel, archive], sums)
     signer.sign_file(sums)
     if index := environment.get("PYTHON_INDEX"):
-        publish_wheels(wheels, index)
+        publish_wheel(wheel, index)
     chart = push_chart(registry, archive, version)
     signer.sign(chart)
     tell([*images.values(), chart], version, FOLDER)

@@ -1,4 +1,4 @@
-"""Makes what is released, and hands it to a registry: images by buildah, the chart by Helm, wheels by uv."""
+"""Makes what is released, and hands it to a registry: images by buildah, the chart by Helm, the wheel by uv."""
 
 from __future__ import annotations
 
@@ -112,17 +112,18 @@ def push_chart(registry: Registry, archive: Path, version: str) -> Pushed:
     return Pushed(f"{registry.charts.removeprefix('oci://')}/{CHART.name}", version, digest[0])
 
 
-def build_wheels(folder: Path) -> list[Path]:
-    """The wheels of all packages, in ``folder``."""
-    with stage("build the wheels"):
-        run_logged([UV, "build", "--all-packages", "--wheel", "--quiet", "--out-dir", folder], LOG, cwd=REPOSITORY)
-    return sorted(folder.glob("*.whl"))
+def build_wheel(folder: Path) -> Path:
+    """The wheel with all packages, in ``folder``."""
+    with stage("build the wheel"):
+        run_logged([UV, "build", "--wheel", "--quiet", "--out-dir", folder, REPOSITORY], LOG, cwd=REPOSITORY)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
-def publish_wheels(wheels: list[Path], index: str) -> None:
-    """Upload wheels to a Python index; uv takes the credentials from UV_PUBLISH_TOKEN or its like."""
-    with stage(f"publish {len(wheels)} wheels"):
-        run_logged([UV, "publish", "--publish-url", index, *wheels], LOG)
+def publish_wheel(wheel: Path, index: str) -> None:
+    """Upload the wheel to a Python index; uv takes the credentials from UV_PUBLISH_TOKEN or its like."""
+    with stage(f"publish {wheel.name}"):
+        run_logged([UV, "publish", "--publish-url", index, wheel], LOG)
 
 
 def write_sums(files: list[Path], target: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import REPOSITORY
 
 CHART = REPOSITORY / "charts" / "skipstone"
-MEMBERS = ("core", "operator", "report", "spark_apps", "cli", "local")
+#: Folders of the distribution, which is built of the whole, and of its packages.
+MEMBERS = (".", "core", "operator", "report", "spark_apps", "cli", "local")
 #: The image of each part, as the chart's value below `image` names it.
 IMAGES = {"operator": "skipstone-operator", "spark": "skipstone-spark"}
 #: Semantic versioning without build metadata, which a tag of an image cannot have.
@@ -69,7 +71,7 @@ def chart_version() -> str:
 
 
 def wheel_versions() -> dict[str, str]:
-    """The version of each Python package, by its folder."""
+    """The version of the distribution and of each Python package in it, by its folder."""
     return {
         member: str(tomllib.loads((REPOSITORY / member / "pyproject.toml").read_text())["project"]["version"])
         for member in MEMBERS
@@ -81,6 +83,6 @@ def check_one_version(version: str) -> None:
     other = next(((member, one) for member, one in wheel_versions().items() if one != version), None)
     if other is not None:
         raise ClusterError(
-            f"VERSION={version}, but {other[0]}/pyproject.toml says {other[1]}: "
+            f"VERSION={version}, but {Path(other[0]) / 'pyproject.toml'} says {other[1]}: "
             "set the version in every pyproject.toml, in Chart.yaml and in values.yaml first"
         )

@@ -20,7 +20,7 @@ import pyspark
 REPOSITORY = Path(__file__).resolve().parents[1]
 UV = REPOSITORY / ".cache" / "uv" / "bin" / "uv"
 #: Package of the workspace by image.
-IMAGES = {"skipstone-operator": "skipstone-operator", "skipstone-spark": "skipstone"}
+IMAGES = {"skipstone-operator": "skipstone-operator", "skipstone-spark": "skipstone-spark"}
 DOCKERFILE = REPOSITORY / "spark_apps" / "Dockerfile"
 S3A = DOCKERFILE.parent / "image" / "s3a.xml"
 ICEBERG = re.compile(r"^ARG ICEBERG_VERSION=(.+)$", re.MULTILINE)

@@ -6,7 +6,11 @@ needed when they are called, not when the package is imported.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+if find_spec("pyiceberg") is None:
+    raise ImportError("skipstone lacks the packages by which it reads tables: run pip install 'skipstone[spark]'")
 
 __all__ = ["disable", "enable", "explain", "no_index", "rewrite", "sql"]
 

@@ -55,7 +55,7 @@ def test_what_is_no_version_is_refused(version: str) -> None:
 
 
 def test_wheels_of_another_version_are_refused() -> None:
-    with pytest.raises(ClusterError, match=r"VERSION=99.0.0, but core/pyproject.toml says "):
+    with pytest.raises(ClusterError, match=r"VERSION=99.0.0, but pyproject.toml says "):
         check_one_version("99.0.0")
 
 

@@ -1,0 +1,181 @@
+"""What people install: one wheel, published to an index and installed from it where there is no checkout.
+
+The index is a real one, on the loopback address. All that is not ours comes from where uv takes it otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from release.artifacts import UV, build_wheel, publish_wheel
+from release.distribution import BASE, EXTRAS, read_metadata
+from release.versions import MEMBERS, chart_version
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import REPOSITORY
+from tests.ports import answering_port
+
+PACKAGES = {
+    "core": "skipstone_core",
+    "report": "skipstone_report",
+    "operator": "skipstone_operator",
+    "spark_apps": "skipstone",
+    "cli": "skipstone_cli",
+    "local": "skipstone_local",
+}
+
+
+@dataclass(frozen=True)
+class Index:
+    """A running index of Python packages, which takes uploads of one user."""
+
+    address: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    folder = tmp_path_factory.mktemp("index")
+    # "secret", as htpasswd writes it.
+    (folder / "users").write_text("releaser:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")
+    (folder / "packages").mkdir()
+    log = folder / "log"
+    words = ["-m", "pypiserver", "run", "--interface", "127.0.0.1", "--port", "0", "--disable-fallback"]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, *words, "--passwords", folder / "users", folder / "packages"], stdout=out, stderr=out
+        )
+        try:
+            port = answering_port(server, _answers, log, seconds=300)
+            yield Index(f"http://127.0.0.1:{port}", folder / "packages")
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+def _answers(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/simple/")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def test_the_wheel_carries_every_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0] for name in names} == {
+        *PACKAGES.values(),
+        f"skipstone-{chart_version()}.dist-info",
+    }
+    written = {
+        str(path.relative_to(REPOSITORY / member))
+        for member, package in PACKAGES.items()
+        for path in (REPOSITORY / member / package).rglob("*.py")
+    }
+    assert {name for name in names if name.endswith(".py")} == written
+    assert f"skipstone-{chart_version()}.dist-info/licenses/LICENSE" in names
+
+
+def test_extras_need_what_their_packages_need(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = HeaderParser().parsestr(archive.read(f"skipstone-{chart_version()}.dist-info/METADATA").decode())
+    assert set(metadata.get_all("Provides-Extra", [])) == set(EXTRAS)
+    needed = metadata.get_all("Requires-Dist", [])
+    assert not [one for one in needed if one.startswith("skipstone")]
+    base = {one for one in needed if ";" not in one}
+    assert not [one for one in base if one.startswith(("pyspark", "pyarrow", "kopf"))]
+    assert any(one.startswith("pyspark") and "'spark'" in one for one in needed)
+    assert any(one.startswith("kopf") and "'operator'" in one for one in needed)
+
+
+def test_every_member_is_in_the_base_or_in_an_extra() -> None:
+    placed = {*BASE, *(member for members in EXTRAS.values() for member in members)}
+    assert {".", *placed} == set(MEMBERS)
+    described = read_metadata(REPOSITORY)
+    for member in placed:
+        project = tomllib.loads((REPOSITORY / member / "pyproject.toml").read_text())["project"]
+        assert project.get("scripts", {}).items() <= described["scripts"].items()
+        foreign = {one for one in project["dependencies"] if not one.startswith("skipstone")}
+        assert foreign <= {*described["dependencies"], *described["optional-dependencies"]["local"]}
+
+
+def test_the_command_line_is_installed_from_an_index_without_a_checkout(
+    wheel: Path, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_PUBLISH_USERNAME", "releaser")
+    monkeypatch.setenv("UV_PUBLISH_PASSWORD", "wrong")
+    with pytest.raises(ClusterError):
+        publish_wheel(wheel, index.address)
+    assert not [*index.folder.iterdir()]
+    monkeypatch.setenv("UV_PUBLISH_PASSWORD", "secret")
+    publish_wheel(wheel, index.address)
+    assert [one.name for one in index.folder.iterdir()] == [wheel.name]
+
+    place = install("skipstone", index, tmp_path)
+    assert said(place / "skipstone", "--version") == f"skipstone {chart_version()}\n"
+    assert "Show Warehouses" in said(place / "kubectl-skipstone", "status", "--help")
+    there = said(place / "python", "-c", "import skipstone_core; print(skipstone_core.__file__)")
+    assert there.startswith(str(tmp_path))
+    done = run(place / "python", "-c", "import skipstone")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: skipstone lacks the packages by which it reads tables: run pip install 'skipstone[spark]'"
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("cli", "import skipstone_cli.app"),
+        ("spark", "import skipstone, skipstone.query, skipstone.session, skipstone.serving.server; skipstone.sql"),
+        ("operator", "import skipstone_operator.__main__, skipstone_operator.watch"),
+        ("local", "import skipstone_local, skipstone.session, skipstone_operator.watch, skipstone_cli.app"),
+    ],
+)
+def test_an_extra_makes_its_packages_work(wheel: Path, index: Index, tmp_path: Path, extra: str, program: str) -> None:
+    (index.folder / wheel.name).write_bytes(wheel.read_bytes())
+    place = install(f"skipstone[{extra}]", index, tmp_path)
+    assert said(place / "python", "-W", "error", "-c", program) == ""
+
+
+def install(what: str, index: Index, folder: Path) -> Path:
+    """Install a requirement into an environment of its own; the folder of its programs."""
+    uv = [UV, "--quiet", "--no-config"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, folder / "venv"], cwd=folder, check=True, timeout=600)
+    words = ["pip", "install", "--python", folder / "venv", "--index", f"{index.address}/simple/"]
+    subprocess.run([*uv, *words, "--refresh-package", "skipstone", what], cwd=folder, check=True, timeout=900)
+    return folder / "venv" / "bin"
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where no checkout is near."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(
+        [program, *arguments], cwd=program.parent, env=clean, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def said(program: Path, *arguments: str) -> str:
+    done = run(program, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
