@@ -1,4 +1,4 @@
-"""One Kubernetes node on this machine: control plane, scheduler, containerd, kubelet and kube-proxy.
+"""One Kubernetes node on this machine: control plane, scheduler, containerd, kubelet, kube-proxy and the enforcer.
 
 Called by the command line. `start_node` may be called in any state: what runs is left alone, what died is started
 again, etcd's data is kept. Traffic stays on the loopback address and on the bridge made here.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.cluster.controlplane import (
     start_control_plane,
 )
 from tests.cluster.errors import ClusterError
-from tests.cluster.layout import SOURCES, StateDir
+from tests.cluster.layout import REPOSITORY, SOURCES, StateDir
 from tests.cluster.pki import Subject, issue_certificate, issue_kubeconfig
 from tests.cluster.prerequisites import NODE_PACKAGES, check_cgroups, check_path_length, check_root, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
@@ -34,7 +35,7 @@ API_PORT = 6443
 NODE_NAME = "skipstone-node"
 PAUSE_IMAGE = "localhost/skipstone-pause:dev"
 # Stop order: what starts pods first, what runs them last.
-NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler")
+NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "enforcer")
 NODE_READY_SECONDS = 900.0
 
 
@@ -78,8 +79,13 @@ def start_node(state: StateDir) -> ControlPlane:
     with stage("start the node"):
         _write_node_files(plane)
         started = "" if is_running(state, "kubelet") else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        for program in (_scheduler(plane), _kube_proxy(plane), _kubelet(plane)):
+        for program in (_scheduler(plane), _kube_proxy(plane), _enforcer(plane), _kubelet(plane)):
             start_program(state, program)
+        wait_until(
+            lambda: not is_running(state, "enforcer") or succeeds(["nft", "list", "table", *residue.POLICY_TABLE]),
+            seconds=NODE_READY_SECONDS,
+            failure=f"no NetworkPolicy is enforced: look into {state.logs / 'enforcer.log'}",
+        )
         wait_until(
             lambda: not is_running(state, "kubelet") or _is_ready(plane, started),
             seconds=NODE_READY_SECONDS,
@@ -152,6 +158,8 @@ def _make_bridge(state: StateDir) -> None:
     prefix = POD_RANGE.partition("/")[2]
     run(["ip", "address", "replace", f"{BRIDGE_IP}/{prefix}", "dev", BRIDGE])
     run(["ip", "link", "set", BRIDGE, "up", "alias", str(state.root)])
+    # Traffic between pods passes the rules, too.
+    run(["ip", "link", "set", BRIDGE, "type", "bridge", "nf_call_iptables", "1"])
 
 
 def _write_node_files(plane: ControlPlane) -> None:
@@ -216,6 +224,11 @@ def _kube_proxy(plane: ControlPlane) -> Program:
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",
     ])  # fmt: skip
+
+
+def _enforcer(plane: ControlPlane) -> Program:
+    program: list[str | Path] = [sys.executable, "-m", residue.ENFORCER, plane.kubeconfig_admin]
+    return Program("enforcer", ["env", f"PYTHONPATH={REPOSITORY}", *program])
 
 
 def _kubelet(plane: ControlPlane) -> Program:

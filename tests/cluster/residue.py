@@ -16,8 +16,12 @@ from tests.cluster.shell import run, succeeds
 
 #: The table of `traffic`.
 WATCH_TABLE = ("ip", "skipstone-watch")
-RULE_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"), WATCH_TABLE)
+#: The table of `policies`.
+POLICY_TABLE = ("ip", "skipstone-policies")
+RULE_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"), WATCH_TABLE, POLICY_TABLE)
 PROGRAM_NAMES = (b"etcd", b"kube", b"containerd")
+#: The node's one program in Python, as its command line names it.
+ENFORCER = "tests.cluster.enforcer"
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CGROUPS = ("kubepods", "k8s.io")
 OUTSIDE_FILES = ("/var/log/containers", "/var/lib/cni/results")
@@ -115,7 +119,7 @@ def _is_program(folder: Path, mark: bytes) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     known = any(words[0].rpartition(b"/")[2].startswith(name) for name in PROGRAM_NAMES)
-    return known and any(mark in word for word in words[1:])
+    return (known or ENFORCER.encode() in words) and any(mark in word for word in words[1:])
 
 
 def find_mounts(state: StateDir) -> list[str]:

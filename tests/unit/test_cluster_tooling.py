@@ -149,6 +149,17 @@ def test_only_programs_of_the_same_state_folder_count_as_left_behind(tmp_path: P
     assert left == []
 
 
+def test_the_enforcer_counts_as_left_behind_though_others_run_python_too(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    for name, module in (("enforcer", residue.ENFORCER), ("stranger", "tests.other")):
+        words = f"exec -a python3 tail -f /dev/null {module} {state.kubeconfig}"
+        start_program(state, Program(name, ["bash", "-c", words]))
+    wait_until(lambda: residue.find_processes(state) == [find_pid(state, "enforcer")], seconds=300, failure="not found")
+    for name in ("enforcer", "stranger"):
+        stop_program(state, name)
+    assert residue.find_processes(state) == []
+
+
 def test_a_layer_is_read_back_as_the_tar_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = _write_storage(tmp_path, {"etc/empty": b"", "etc/hosts": b"localhost\n", "big": b"x" * 3_000_000})
     monkeypatch.setattr(layers, "STORAGE", tmp_path)
