@@ -26,7 +26,8 @@ def complete() -> None:
 
 
 def _run() -> int:
-    from skipstone_cli.app import app, guarded
+    from skipstone_cli.app import app
+    from skipstone_cli.framing import guarded
 
     # Help and version are printed before any command is run.
     return int(guarded(app))

@@ -6,22 +6,28 @@ never with a traceback.
 
 from __future__ import annotations
 
-import inspect
-import os
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_cli import __version__
 from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.framing import (
+    Chosen,
+    Connection,
+    Session,
+    add_groups,
+    framed,
+    joined,
+    offer_files,
+    parameters,
+    signed,
+)
 from skipstone_cli.kinds import INDEX, KINDS, SCHEDULE, TABLE, ResourceKind, parse_target, require_name
-from skipstone_cli.output.screen import Screen, make_printable
 
 app = typer.Typer(
     name="skipstone",
@@ -40,17 +46,11 @@ def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
         from skipstone_cli.commands.completing import offer_targets
 
         before = ctx.parent.params if ctx.parent else {}
-        chosen = {one.name: _joined(before.get(one.name), ctx.params.get(one.name)) for one in _parameters(_access)}
-        return offer_targets(lambda: _open(chosen, everywhere=False, patient=False), incomplete, kinds)
+        chosen = {one.name: joined(before.get(one.name), ctx.params.get(one.name)) for one in parameters(_access)}
+        with ExitStack() as until:
+            return offer_targets(lambda: _open(chosen, everywhere=False, until=until, patient=False), incomplete, kinds)
 
     return offer
-
-
-def _offer_files(ctx: typer.Context) -> list[str]:
-    """Nothing: shells then offer files, and kubectl is told to do so by what finds the mark in ``ctx.obj``."""
-    if ctx.obj is not None:
-        ctx.obj.files = True
-    return []
 
 
 TargetText = Annotated[
@@ -64,18 +64,25 @@ Timeout = Annotated[
 ]
 
 
-def _access(
+def _access(  # noqa: PLR0913 - one for each option
+    *,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; that of the context if absent.")] = "",
     context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")] = "",
     kubeconfig: Annotated[
-        str, typer.Option("--kubeconfig", help="Path of the kubeconfig.", autocompletion=_offer_files)
+        str, typer.Option("--kubeconfig", help="Path of the kubeconfig.", autocompletion=offer_files)
+    ] = "",
+    local: Annotated[
+        str,
+        typer.Option(
+            "--local", metavar="DIR", help="Folder of 'skipstone local'; $SKIPSTONE_LOCAL.", autocompletion=offer_files
+        ),
     ] = "",
     as_user: Annotated[str, typer.Option("--as", metavar="USER", help="Act as this user.")] = "",
     as_group: Annotated[
         list[str] | None, typer.Option("--as-group", metavar="GROUP", help="Act as this group.")
     ] = None,
 ) -> Any:
-    """The options by which kubectl finds the API server."""
+    """The options by which kubectl finds the API server, and the folder of a local one."""
     # Loading the Kubernetes client takes most of a second: not for --help.
     from skipstone_cli.cluster.kubeconfig import Access
 
@@ -83,103 +90,24 @@ def _access(
         namespace=require_name(namespace, "a namespace") if namespace else "",
         context=context,
         kubeconfig=kubeconfig,
+        local=local,
         as_user=as_user,
         as_groups=tuple(as_group or ()),
     )
 
 
-@dataclass(frozen=True)
-class Session:
-    """What a command works with. ``open``: the API server that the options name; raises CliError.
+def _open(chosen: Chosen, *, everywhere: bool, until: ExitStack, patient: bool = True) -> Any:
+    from skipstone_cli.cluster.opening import open_api
 
-    ``namespace``: that of the options; empty if none of them names one.
-    """
-
-    screen: Screen
-    open: Callable[[], Any]
-    namespace: str = ""
+    return open_api(_access(**chosen), until, everywhere=everywhere, patient=patient)
 
 
 def connected(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """A command that gets a ``Session`` and has the options of ``_access`` too; it ends with its exit code.
-
-    Options that stand before the command count where it has none of its own.
-    """
-    own = _parameters(function)[1:]
-    shared = _parameters(_access)
-
-    @wraps(function)
-    def run(ctx: typer.Context, **given: Any) -> None:
-        before: dict[str, Any] = ctx.obj or {}
-        chosen = {one.name: _joined(before.get(one.name), given.pop(one.name)) for one in shared}
-        everywhere = bool(given.get("everywhere"))
-        session = Session(Screen(), lambda: _open(chosen, everywhere=everywhere), chosen["namespace"])
-        raise typer.Exit(int(guarded(lambda: function(session, **_with_output(given, before, ctx.info_name)))))
-
-    return _signed(run, [*own, *shared])
-
-
-def _joined(before: Any, own: Any) -> Any:
-    """The value of an option that may stand before the command and after it; one that may be repeated has all."""
-    return [*(before or ()), *own] if isinstance(own, list) else own or before
-
-
-def _with_output(given: dict[str, Any], before: dict[str, Any], command: str | None) -> dict[str, Any]:
-    if not before.get("output"):
-        return given
-    if "output" not in given:
-        raise CliError(f"'{command}' has no --output: leave it out")
-    return {**given, "output": given["output"] or before["output"]}
-
-
-def _signed(function: Callable[..., None], options: list[inspect.Parameter]) -> Callable[..., None]:
-    """``function`` as Typer sees it: with its context and these options."""
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    function.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
-    function.__annotations__ = {one.name: one.annotation for one in (context, *options)}
-    return function
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(function, include_extras=True)
-    found = inspect.signature(function).parameters.values()
-    return [one.replace(annotation=hints.get(one.name, Any), kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
-
-
-def _open(chosen: dict[str, Any], *, everywhere: bool, patient: bool = True) -> Any:
-    from skipstone_cli.cluster.opening import open_api
-
-    return open_api(_access(**chosen), everywhere=everywhere, patient=patient)
-
-
-def guarded(command: Callable[[], ExitCode]) -> ExitCode:
-    """What the command returns; what it raises becomes one sentence and an exit code, but for SystemExit."""
-    make_printable()
-    try:
-        return command()
-    except CliError as error:
-        Screen().note(f"skipstone: {error}")
-        return error.code
-    except BrokenPipeError:
-        # Whoever reads the output has seen enough.
-        _drop_output()
-        return ExitCode.FINE
-    except OSError as error:
-        _drop_output()
-        Screen().note(f"skipstone: the output cannot be written: {error}")
-        return ExitCode.REFUSED
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-
-
-def _drop_output() -> None:
-    """What is buffered must not fail again when Python ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(nowhere, stream.fileno())
+    """A command that gets a ``Session`` and has the options of ``_access`` too; it ends with its exit code."""
+    return framed(
+        function,
+        Connection(_access, lambda chosen, everywhere, until: _open(chosen, everywhere=everywhere, until=until)),
+    )
 
 
 def _wants_json(output: str) -> bool:
@@ -209,7 +137,7 @@ def _before(ctx: typer.Context, **given: Any) -> None:
     ctx.obj = given
 
 
-app.callback()(_signed(_before, [*_parameters(_main), *_parameters(_access)]))
+app.callback()(signed(_before, [*parameters(_main), *parameters(_access)]))
 
 
 @app.command()
@@ -249,7 +177,7 @@ def report(
             "-f",
             metavar="FILE",
             help="Where to write the page; - is standard output.",
-            autocompletion=_offer_files,
+            autocompletion=offer_files,
         ),
     ] = "-",
 ) -> ExitCode:
@@ -342,7 +270,7 @@ def merge(  # noqa: PLR0913 - one for each option
             "-f",
             metavar="FILE",
             help="Manifest of the MergeJob to try; - is standard input.",
-            autocompletion=_offer_files,
+            autocompletion=offer_files,
         ),
     ] = "",
     dry_run: Annotated[
@@ -357,9 +285,12 @@ def merge(  # noqa: PLR0913 - one for each option
     from skipstone_cli.commands.dryrun import DryRunQuery, run_dry
 
     if not dry_run:
-        raise CliError("this command only tries a merge: add --dry-run, or apply a MergeJob with kubectl")
+        raise CliError("this command only tries a merge: add --dry-run, or apply a MergeJob")
     if bool(target) == bool(file):
         raise CliError("name one merge to try: ms/NAME, or a file with --file")
     chosen, as_json = parse_target(target, (SCHEDULE,)) if target else None, _wants_json(output)
     query = DryRunQuery(target=chosen, file=file, namespace=session.namespace, seconds=timeout)
     return run_dry(session.open(), session.screen, query, as_json=as_json)
+
+
+add_groups(app)

@@ -38,6 +38,16 @@ class Forbidden(CliError):
         self.right = right
 
 
+class Refused(CliError):
+    """The API server takes a request for wrong. ``status``: of HTTP; ``reason``: such as Invalid; ``said``: why."""
+
+    def __init__(self, message: str, *, status: int, reason: str, said: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.said = said
+
+
 class Expired(CliError):
     """The list that is being read in pages is gone from the API server's memory (410)."""
 

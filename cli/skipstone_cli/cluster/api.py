@@ -33,10 +33,11 @@ EVERYWHERE = ""
 
 @dataclass(frozen=True)
 class Api:
-    """The API server in one namespace; ``EVERYWHERE`` for lists over all."""
+    """The API server in one namespace; ``EVERYWHERE`` for lists over all. ``lister``: a command that lists objects."""
 
     transport: Transport
     namespace: str
+    lister: str = "kubectl get {kind} --namespace {namespace}"
 
     def get(self, target: Target) -> JsonObject:
         """The object. Raises NotFound in a sentence."""
@@ -47,7 +48,7 @@ class Api:
         except NotFound as error:
             raise NotFound(
                 f"there is no {kind.name} {target.name} in namespace {self.namespace}: "
-                f"see 'kubectl get {kind.short} --namespace {self.namespace}'"
+                f"see '{self.lister.format(kind=kind.short, namespace=self.namespace)}'"
             ) from error
 
     def list_kind(self, kind: ResourceKind, *, field: str = "") -> tuple[JsonObject, ...]:

@@ -53,11 +53,15 @@ LOADING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What the user says about the API server on the command line. Empty: as the kubeconfig says."""
+    """What the user says about the API server on the command line. Empty: as the kubeconfig says.
+
+    ``local``: the folder of a local API server, in the place of ``kubeconfig`` and ``context``.
+    """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
+    local: str = ""
     as_user: str = ""
     as_groups: tuple[str, ...] = ()
 

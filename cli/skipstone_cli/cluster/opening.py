@@ -1,18 +1,65 @@
-"""Opens the API server for one command."""
+"""Opens the API server for one command: that of a kubeconfig, or the one of a folder of ``skipstone local``.
+
+The package skipstone-local serves such folders, and is found by its entry point: with a cluster, nobody needs it.
+"""
 
 from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
 
 from skipstone_cli.cluster.api import EVERYWHERE, Api
 from skipstone_cli.cluster.kubeconfig import Access, load_login
 from skipstone_cli.cluster.transport import Transport
+from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import require_name
 
+#: The folder of the API server that commands use when no option names another one.
+LOCAL_VARIABLE = "SKIPSTONE_LOCAL"
+#: Of the entry point ``opened``: a folder in, a context that gives the path of a kubeconfig out.
+LOCAL_GROUP, OPENED = "skipstone.local", "opened"
+#: What there is in a folder that a local API server has served.
+OBJECTS = "objects.db"
 
-def open_api(access: Access, *, everywhere: bool = False, patient: bool = True) -> Api:
-    """The API server that the command line and the kubeconfig name. Raises CliError.
 
-    ``patient``: ask again after a lost connection, and when the server is busy.
+def open_api(access: Access, until: ExitStack, *, everywhere: bool = False, patient: bool = True) -> Api:
+    """The API server that the command line, the environment and the kubeconfig name. Raises CliError.
+
+    ``patient``: ask again after a lost connection, and when the server is busy. ``until``: what a local server that
+    this process runs lives for.
     """
+    root = _local_root(access)
+    if root:
+        access = replace(access, kubeconfig=str(_serve(Path(root), until)), local="")
     login = load_login(access)
     namespace = EVERYWHERE if everywhere else require_name(login.namespace, "a namespace")
-    return Api(Transport(login, patient=patient), namespace)
+    api = Api(Transport(login, patient=patient), namespace)
+    if root:
+        place = "" if root == os.environ.get(LOCAL_VARIABLE) else f" --root {shlex.quote(root)}"
+        return replace(api, lister=f"skipstone local get {{kind}} --namespace {{namespace}}{place}")
+    return api
+
+
+def _local_root(access: Access) -> str:
+    """The folder of a local API server; empty if one of a kubeconfig is meant."""
+    if access.local and (access.kubeconfig or access.context):
+        raise CliError("--local names a folder with an API server of its own: leave out --kubeconfig and --context")
+    return access.local or ("" if access.kubeconfig or access.context else os.environ.get(LOCAL_VARIABLE, ""))
+
+
+def _serve(root: Path, until: ExitStack) -> Path:
+    """The kubeconfig of the server of ``root``, which this process runs if no other one does. Raises CliError."""
+    entries = entry_points(group=LOCAL_GROUP, name=OPENED)
+    if not entries:
+        raise CliError(f"{root} needs the package skipstone-local: run 'pip install skipstone-local'")
+    if not (root / OBJECTS).exists():
+        raise CliError(f"{root} holds nothing of Skipstone: run 'skipstone local up --root {root}' first")
+    opened = next(iter(entries)).load()
+    try:
+        return Path(until.enter_context(opened(root)))
+    except OSError as error:
+        raise CliError(f"{root} cannot be served: {error}") from error

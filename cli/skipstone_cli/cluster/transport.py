@@ -7,7 +7,8 @@ or empty, an object of another kind. Used by ``api`` only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,7 +21,7 @@ from urllib3 import HTTPHeaderDict, Retry
 
 from skipstone_cli import __version__
 from skipstone_cli.cluster.kubeconfig import Login
-from skipstone_cli.errors import CliError, Expired, Forbidden, NotFound, Unreachable
+from skipstone_cli.errors import CliError, Expired, Forbidden, NotFound, Refused, Unreachable
 from skipstone_cli.reading import JsonObject, text_of
 
 CONNECT_SECONDS = 10.0
@@ -31,6 +32,8 @@ MERGE_PATCH = "application/merge-patch+json"
 BODIES = {"PATCH": MERGE_PATCH, "POST": JSON, "DELETE": JSON}
 CHUNK = 64 * 1024
 MAX_SAID = 300
+#: What is wrong with an object may be much, and is said to be corrected.
+WRONG, MAX_REASONS = (400, 422), 4000
 #: Whoever is told to come back later than in so many seconds is told so, and does not wait.
 LONGEST_WAIT = 10.0
 
@@ -69,6 +72,7 @@ class Ask:
     """One request. ``right``: what a user must be allowed to do for it, in words.
 
     ``body``: of a PATCH a merge patch, of a POST the object, of a DELETE its options.
+    ``accept``: the form of the answer.
     """
 
     path: tuple[str, ...]
@@ -76,13 +80,20 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict)
     body: JsonObject | None = None
     method: str = "GET"
+    accept: str = f"{JSON}, */*"
 
 
 class Transport:
     """Requests to the API server of one login."""
 
-    def __init__(self, login: Login, *, patient: bool = True) -> None:
-        """Open no connection yet. Raises CliError for certificates that cannot be used."""
+    def __init__(
+        self, login: Login, *, patient: bool = True, on_warning: Callable[[str], None] = lambda warning: None
+    ) -> None:
+        """Open no connection yet. Raises CliError for certificates that cannot be used.
+
+        ``on_warning``: called with each warning of the API server.
+        """
+        self._on_warning = on_warning
         login.configuration.retries = RETRIES if patient else NO_RETRIES
         self._login = login
         self.server = str(login.configuration.host)
@@ -97,6 +108,10 @@ class Transport:
     def read(self, ask: Ask, *, kind: str) -> JsonObject:
         """The object of ``kind`` that the API server answers. Raises CliError of the sort that fits."""
         return self._object(self._answer(ask), kind)
+
+    def read_plain(self, ask: Ask, *, kind: str) -> JsonObject:
+        """As ``read``, for kinds that have no metadata: lists of kinds."""
+        return self._object(self._answer(ask), kind, has_metadata=False)
 
     def delete(self, ask: Ask) -> None:
         """Ask for a deletion, which may answer with the object or with a Status. Raises as ``read``."""
@@ -114,7 +129,7 @@ class Transport:
 
     def stream(self, ask: Ask) -> Iterator[bytes]:
         """The body of the answer piece by piece. Raises as ``read``, and Unreachable when it is cut."""
-        response = self._send(ask, endless=ask.query.get("follow") == "true")
+        response = self._send(ask, endless="true" in (ask.query.get("follow"), ask.query.get("watch")))
         try:
             if response.status != 200:
                 raise self._refusal(ask, response.status, response.read())
@@ -129,7 +144,7 @@ class Transport:
     def _send(self, ask: Ask, *, endless: bool = False) -> urllib3.BaseHTTPResponse:
         path = "/".join(quote(part, safe="") for part in ask.path)
         url = f"{self.server}/{path}" + (f"?{urlencode(ask.query)}" if ask.query else "")
-        headers = HTTPHeaderDict({"Accept": f"{JSON}, */*", "User-Agent": f"skipstone-cli/{__version__}"})
+        headers = HTTPHeaderDict({"Accept": ask.accept, "User-Agent": f"skipstone-cli/{__version__}"})
         if ask.body is not None:
             headers["Content-Type"] = BODIES[ask.method]
         try:
@@ -146,16 +161,18 @@ class Transport:
         except (ConfigException, ValueError) as error:
             raise CliError(f"{self.server} cannot be asked with the credentials of the kubeconfig: {error}") from error
         found: urllib3.BaseHTTPResponse = answer.response
+        for warning in found.headers.getlist("Warning"):
+            self._on_warning(_text_of_warning(warning))
         return found
 
-    def _object(self, data: bytes, kind: str) -> JsonObject:
+    def _object(self, data: bytes, kind: str, *, has_metadata: bool = True) -> JsonObject:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
             begins = data[:40].decode(errors="replace")
             what = f"begins with {begins!r}" if data else "is empty"
             raise self._strange(f"gives an answer that is no JSON or was cut ({len(data)} bytes, {what})") from error
-        if text_of(found, "kind") != kind or not isinstance(found.get("metadata"), dict):
+        if text_of(found, "kind") != kind or (has_metadata and not isinstance(found.get("metadata"), dict)):
             what = text_of(found, "kind") or "something else"
             raise self._strange(f"answers with {what} where a {kind} was asked for")
         return dict(found)
@@ -173,10 +190,11 @@ class Transport:
             body = None
         if text_of(body, "kind") != "Status":
             return self._strange(f"answers with HTTP status {status} and no Status of Kubernetes")
-        return self._verdict(ask, status, text_of(body, "message")[:MAX_SAID])
+        return self._verdict(ask, status, body)
 
-    def _verdict(self, ask: Ask, status: int, said: str) -> CliError:
+    def _verdict(self, ask: Ask, status: int, body: JsonObject) -> CliError:
         """The error for a Status of Kubernetes."""
+        said = text_of(body, "message")[: MAX_REASONS if status in WRONG else MAX_SAID]
         if status == 403:
             return Forbidden(ask.right, said)
         if status == 404:
@@ -185,7 +203,8 @@ class Transport:
             return Expired(said)
         if status == 429 or status >= 500:
             return Unreachable(f"{self.server} cannot answer now ({status} {said}): try again")
-        return CliError(f"the API server refuses to {ask.right}: {said or status}")
+        message = f"the API server refuses to {ask.right}: {said or status}"
+        return Refused(message, status=status, reason=text_of(body, "reason"), said=said)
 
     def _strange(self, what: str) -> Unreachable:
         return Unreachable(
@@ -203,6 +222,12 @@ class Transport:
                 f"the certificate of {self.server} or yours is not accepted: check the kubeconfig ({said[:MAX_SAID]})"
             )
         return Unreachable(f"{self.server} cannot be reached: check the network and the kubeconfig ({said[:MAX_SAID]})")
+
+
+def _text_of_warning(header: str) -> str:
+    """The text of a header ``299 - "text"``."""
+    _, quote_mark, rest = header.partition('"')
+    return re.sub(r"\\(.)", r"\1", rest.rpartition('"')[0]) if quote_mark else header
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""The commands below `skipstone local`: the order of steps of each."""
+"""``skipstone local …``: the order of steps of each command. Each returns its exit code."""

@@ -1,0 +1,189 @@
+"""The commands as Typer sees them: names, options, help. What they do is in the modules beside this one.
+
+The command line finds ``app`` by the entry point ``local`` of the group ``skipstone.commands``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.framing import Chosen, Connection, Session, framed, joined, offer_files, parameters
+from skipstone_cli.kinds import require_name
+from skipstone_cli.output.screen import Screen
+
+from skipstone_local.places import RootFolder, find_root
+
+app = typer.Typer(
+    name="local",
+    help="Runs Skipstone on this machine, without a cluster: tables in folders, drivers as processes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+DEFAULT_NAMESPACE = "default"
+
+
+def _place(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; default if absent.")] = "",
+    local: Annotated[
+        str,
+        typer.Option(
+            "--root",
+            "--local",
+            metavar="DIR",
+            help="Folder that holds everything; $SKIPSTONE_LOCAL or .skipstone if absent.",
+            autocompletion=offer_files,
+        ),
+    ] = "",
+) -> tuple[RootFolder, str]:
+    """The options of every command here."""
+    chosen = require_name(namespace, "a namespace") if namespace else DEFAULT_NAMESPACE
+    return find_root(Path(local) if local else None), chosen
+
+
+def _open(chosen: Chosen, everywhere: bool, until: ExitStack) -> Any:  # noqa: FBT001 - as Connection says
+    from skipstone_local.commands.opening import open_root
+
+    root, namespace = _place(**chosen)
+    return open_root(root, namespace, until, lambda warning: Screen().note(f"Warning: {warning}"))
+
+
+def served(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    """A command on the objects of a root folder."""
+    return framed(function, Connection(_place, _open))
+
+
+def _offer_objects(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What a shell offers for KIND, NAME and KIND/NAME."""
+    from skipstone_local.commands.completing import offer_words
+
+    before = ctx.parent.params if ctx.parent else {}
+    chosen = {one.name: joined(before.get(one.name), ctx.params.get(one.name)) for one in parameters(_place)}
+    root, namespace = _place(**chosen)
+    return offer_words(root, namespace, ctx.params.get("words") or [], incomplete)
+
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KIND[,KIND] [NAME]... | KIND/NAME...",
+        help="Objects, such as 'tables', 'tbl orders' or 'tbl/orders mj/first'.",
+        autocompletion=_offer_objects,
+    ),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filename", "-f", metavar="FILE", help="Manifests: a file, a folder, or - for standard input.",
+        autocompletion=offer_files,
+    ),
+]  # fmt: skip
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="With a folder: the folders in it, too.")]
+Labels = Annotated[str, typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
+
+
+@app.command()
+@served
+def apply(session: Session, *, filename: Files = None, recursive: Recursive = False) -> ExitCode:
+    """Create objects, or change them to what their manifests say."""
+    from skipstone_local.commands.applying import Sources, run_apply
+
+    if not filename:
+        raise CliError("name the manifests to apply: add --filename FILE")
+    sources = Sources(filename, session.namespace, recursive)
+    return run_apply(session.open(), session.screen, sources)
+
+
+@app.command()
+@served
+def get(  # noqa: PLR0913 - one for each option
+    session: Session,
+    *,
+    words: Words = None,
+    everywhere: Everywhere = False,
+    labels: Labels = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, yaml, json or name.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then show each change, until it is ended.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="No line of headers.")] = False,
+) -> ExitCode:
+    """Show objects, as kubectl does."""
+    from skipstone_local.commands.getting import GetQuery, run_get
+
+    query = GetQuery(
+        words=words or (),
+        namespace="" if everywhere else session.namespace or DEFAULT_NAMESPACE,
+        format=output,
+        labels=labels,
+        watch=watch,
+        headers=not no_headers,
+    )
+    return run_get(session.open(), session.screen, query)
+
+
+@app.command()
+@served
+def delete(  # noqa: PLR0913 - one for each option
+    session: Session,
+    *,
+    words: Words = None,
+    filename: Files = None,
+    recursive: Recursive = False,
+    labels: Labels = "",
+    every: Annotated[bool, typer.Option("--all", help="All objects of the kind in the namespace.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the objects are gone.")] = True,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this.")
+    ] = None,
+    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone is no error.")] = False,
+) -> ExitCode:
+    """Delete objects, and wait until they are gone."""
+    from skipstone_local.commands.deleting import DeleteQuery, run_delete
+
+    query = DeleteQuery(
+        words=words or (),
+        sources=filename or (),
+        namespace=session.namespace,
+        labels=labels,
+        every=every,
+        wait=wait,
+        seconds=timeout,
+        ignore_missing=ignore_not_found,
+        recursive=recursive,
+    )
+    return run_delete(session.open(), session.screen, query)
+
+
+@app.command()
+@served
+def describe(session: Session, *, words: Words = None, everywhere: Everywhere = False) -> ExitCode:
+    """Show all fields of objects, their conditions and Events."""
+    from skipstone_local.commands.describing import run_describe
+
+    namespace = "" if everywhere else session.namespace or DEFAULT_NAMESPACE
+    return run_describe(session.open(), session.screen, words or (), namespace, datetime.now(UTC))
+
+
+@app.command()
+@served
+def logs(
+    session: Session,
+    *,
+    word: Annotated[
+        str,
+        typer.Argument(
+            metavar="POD | KIND/NAME", help="A pod, or an object whose driver is meant.", autocompletion=_offer_objects
+        ),
+    ],
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the pod ends.")] = False,
+) -> ExitCode:
+    """Print the log of a pod, or of the driver of an object."""
+    from skipstone_local.commands.logs import PodLogQuery, run_pod_logs
+
+    return run_pod_logs(session.open(), session.screen, PodLogQuery(word, tail, follow))

@@ -1,0 +1,1 @@
+"""What kubectl prints: tables, descriptions, YAML. Pure: objects in, text out."""
