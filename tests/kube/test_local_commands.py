@@ -172,7 +172,7 @@ def test_apply_takes_turns_with_kubectl(
 def test_apply_says_what_is_wrong_and_goes_on(objects: Objects, said: Said, tmp_path: Path) -> None:
     file = tmp_path / "lake.yaml"
     wrong = manifest("Table", {**TABLE, "primaryKey": "id"}, "orders")
-    unknown = manifest("Warehouse", {**WAREHOUSE, "colour": "red"}, "lake")
+    unknown = manifest("Warehouse", {**WAREHOUSE, "tint": "red"}, "lake")
     fine = manifest("Warehouse", WAREHOUSE, "sea")
     file.write_text(yaml.safe_dump_all([wrong, unknown, fine]))
     assert run_apply(objects, said.screen, Sources([str(file)])) is ExitCode.REFUSED
@@ -180,7 +180,7 @@ def test_apply_says_what_is_wrong_and_goes_on(objects: Objects, said: Said, tmp_
     first, second = said.err.getvalue().splitlines()
     assert f"{file}: Table orders: " in first
     assert "spec.primaryKey" in first
-    assert 'unknown field "spec.colour"' in second
+    assert 'unknown field "spec.tint"' in second
     file.write_text(yaml.safe_dump({**fine, "metadata": {"name": "sea", "namespace": "other"}}))
     with pytest.raises(CliError, match="is of namespace other, --namespace is mine: use one"):
         run_apply(objects, said.screen, Sources([str(file)], "mine"))

@@ -34,7 +34,7 @@ def open_api(access: Access, until: ExitStack, *, everywhere: bool = False, pati
     """
     root = _local_root(access)
     if root:
-        access = replace(access, kubeconfig=str(_serve(Path(root), until)), local="")
+        access = replace(access, kubeconfig=str(serve_root(Path(root), until)), local="")
     login = load_login(access)
     namespace = EVERYWHERE if everywhere else require_name(login.namespace, "a namespace")
     api = Api(Transport(login, patient=patient), namespace)
@@ -51,12 +51,15 @@ def _local_root(access: Access) -> str:
     return access.local or ("" if access.kubeconfig or access.context else os.environ.get(LOCAL_VARIABLE, ""))
 
 
-def _serve(root: Path, until: ExitStack) -> Path:
-    """The kubeconfig of the server of ``root``, which this process runs if no other one does. Raises CliError."""
+def serve_root(root: Path, until: ExitStack, *, first_time: bool = False) -> Path:
+    """The kubeconfig of the server of ``root``, which this process runs if no other one does. Raises CliError.
+
+    ``first_time``: also of a folder that was never served.
+    """
     entries = entry_points(group=LOCAL_GROUP, name=OPENED)
     if not entries:
         raise CliError(f"{root} needs the package skipstone-local: run 'pip install skipstone-local'")
-    if not (root / OBJECTS).exists():
+    if not first_time and not (root / OBJECTS).exists():
         raise CliError(f"{root} holds nothing of Skipstone: run 'skipstone local up --root {root}' first")
     opened = next(iter(entries)).load()
     try:

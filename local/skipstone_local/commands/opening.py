@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from skipstone_cli.cluster.kubeconfig import Access, load_login
+from skipstone_cli.cluster.opening import serve_root
 from skipstone_cli.cluster.transport import Transport
-from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import require_name
 
 from skipstone_local.client.objects import Objects
@@ -17,13 +17,7 @@ from skipstone_local.places import RootFolder
 
 def open_root(root: RootFolder, namespace: str, until: ExitStack, on_warning: Callable[[str], None]) -> Objects:
     """The objects of a root folder, which this process serves until then if no other one does. Raises CliError."""
-    from skipstone_local.server import opened
-
-    try:
-        kubeconfig = until.enter_context(opened(root.path))
-    except OSError as error:
-        raise CliError(f"{root.path} cannot be served: {error}") from error
-    return open_kubeconfig(Path(kubeconfig), namespace, on_warning)
+    return open_kubeconfig(serve_root(root.path, until, first_time=True), namespace, on_warning)
 
 
 def open_kubeconfig(kubeconfig: Path, namespace: str, on_warning: Callable[[str], None]) -> Objects:

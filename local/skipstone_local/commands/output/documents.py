@@ -22,7 +22,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """As Go's YAML does: double quotes for what would be read as something else than text."""
-    plain = dumper.resolve(yaml.ScalarNode, text, (True, False)) == TEXT
+    plain = dumper.resolve(yaml.ScalarNode, text, (True, False)) == TEXT  # type: ignore[no-untyped-call]
     return dumper.represent_scalar(TEXT, text, style="|" if "\n" in text else None if plain else '"')
 
 
