@@ -1,12 +1,14 @@
 """Write the CustomResourceDefinitions and the field reference, or check that the committed ones are current.
 
 ``python -m skipstone_operator.resources.publishing.crds [--check] DIR`` with DIR = the root of the repository:
-``crds/``, the chart's copies and the reference page lie below it. Generated files are never edited by hand.
+``crds/``, the copies of the chart and of the local package, and the reference page lie below it. Generated files are
+never edited by hand.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +25,8 @@ from skipstone_operator.resources.rules.markers import Doc, Rule
 
 #: The API server keeps CRDs in etcd and kubectl keeps them in an annotation: stay far below both limits.
 MAX_BYTES = 100_000
+#: The copy that the local package enforces.
+LOCAL_COPY = Path("local/skipstone_local/admission/definitions.json")
 HEADER = "# Generated from the typed resources by `make generate`. Do not edit.\n"
 
 
@@ -102,6 +106,11 @@ def to_yaml(value: Schema) -> str:
     return HEADER + yaml.safe_dump(value, sort_keys=False, width=120, default_flow_style=False)
 
 
+def to_json(value: list[Schema]) -> str:
+    """The text of all manifests, which is read in a tenth of the time that YAML takes."""
+    return json.dumps(value, indent=1) + "\n"
+
+
 def chart_template(manifest: str) -> str:
     """The chart's copy of a CRD: switched by ``crds.enabled`` and kept on uninstall."""
     marked = manifest.replace("\nmetadata:\n", "\nmetadata:\n  annotations:\n    helm.sh/resource-policy: keep\n", 1)
@@ -111,11 +120,13 @@ def chart_template(manifest: str) -> str:
 
 def generated_files(root: Path) -> Mapping[Path, str]:
     """Every generated file and its text; ``root`` is the root of the repository."""
-    manifests = {kind.plural: to_yaml(crd(kind)) for kind in KINDS.values()}
+    definitions = {kind.plural: crd(kind) for kind in KINDS.values()}
+    manifests = {plural: to_yaml(definition) for plural, definition in definitions.items()}
     templates = root / "charts" / "skipstone" / "templates" / "crds"
     return {
         **{root / "crds" / f"{plural}.yaml": text for plural, text in manifests.items()},
         **{templates / f"{plural}.yaml": chart_template(text) for plural, text in manifests.items()},
+        root / LOCAL_COPY: to_json(list(definitions.values())),
         root / "docs" / "reference" / "resources.md": reference_page(
             {name: root_schema(kind) for name, kind in KINDS.items()}
         ),

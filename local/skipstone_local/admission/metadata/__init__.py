@@ -1,0 +1,1 @@
+"""What every object has: names, labels, annotations, owners, finalizers. Pure."""

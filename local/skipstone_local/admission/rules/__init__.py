@@ -1,0 +1,1 @@
+"""The rules of CRDs in CEL: x-kubernetes-validations, with the values before an update where a rule asks for them."""

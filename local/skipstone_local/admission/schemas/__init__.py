@@ -1,0 +1,1 @@
+"""Structural schemas of CRDs: what is pruned, defaulted and refused, with Kubernetes' sentences. Pure."""
