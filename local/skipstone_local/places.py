@@ -32,6 +32,16 @@ class RootFolder:
         return self.path / "kubeconfig"
 
     @property
+    def authority(self) -> Path:
+        """The certificate by which clients know the server."""
+        return self.path / "ca.crt"
+
+    @property
+    def certificate(self) -> Path:
+        """The server's certificate and its key."""
+        return self.path / "server.pem"
+
+    @property
     def lock(self) -> Path:
         """The file that the process which serves the folder holds locked."""
         return self.path / "lock"

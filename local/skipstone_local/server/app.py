@@ -1,0 +1,148 @@
+"""The ASGI application: who asks, what is asked, and the answer as HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from skipstone_local.admission import Rejected
+from skipstone_local.server.answers.refusals import MOST_BYTES, Refusal, no_such_method, too_large, unauthorized
+from skipstone_local.server.answers.rejections import rejected_status
+from skipstone_local.server.answers.showing import choose_form
+from skipstone_local.server.desk import Desk
+from skipstone_local.server.discovery.documents import describe
+from skipstone_local.server.judging import Judge
+from skipstone_local.server.kinds.served import Catalog, load_catalog
+from skipstone_local.server.logs import open_log
+from skipstone_local.server.requests.calls import JSON, ApiCall, NoSuchPath, check_method, read_target
+from skipstone_local.server.upkeep import keep_up, prepare
+from skipstone_local.server.verbs import carry_out
+from skipstone_local.server.watching import Hub, Watch
+from skipstone_local.store import JsonObject, Store
+
+METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
+HEALTH = ("/healthz", "/livez", "/readyz")
+_log = logging.getLogger(__name__)
+
+
+def build_app(store: Store, admission: Judge, token: str, pods: Path | None = None) -> Starlette:
+    """The API server over a store. Every request needs ``token``; ``pods``: the folder of the pods, for their logs."""
+    server = _Server(Desk(store, admission, load_catalog(), token), token, pods or Path("/nonexistent"))
+    route = Route("/{path:path}", server.handle, methods=METHODS)
+    return Starlette(routes=[route], lifespan=server.live)
+
+
+@dataclass
+class _Server:
+    """Answers requests by one desk."""
+
+    desk: Desk
+    token: str
+    pods: Path
+    hub: Hub | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The kinds that are served."""
+        return self.desk.catalog
+
+    @asynccontextmanager
+    async def live(self, _app: Starlette) -> AsyncIterator[None]:
+        """Prepare the store, and look after it while the server runs."""
+        hub = self.hub = Hub(asyncio.get_running_loop())
+        self.desk.store.listen(hub.tell)
+        await self.desk.run(prepare)
+        upkeep = asyncio.create_task(keep_up(self.desk))
+        try:
+            yield
+        finally:
+            upkeep.cancel()
+            with suppress(asyncio.CancelledError):
+                await upkeep
+            self.desk.pool.shutdown()
+
+    async def handle(self, request: Request) -> Response:
+        """Answer one request."""
+        try:
+            return await self._answer(request)
+        except NoSuchPath:
+            return PlainTextResponse("404 page not found\n", 404)
+        except Refusal as refusal:
+            return _status(refusal.status())
+        except Rejected as rejected:
+            return _status(rejected_status(rejected))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except (sqlite3.Error, OSError) as error:
+            _log.exception("a request failed")
+            return _status(Refusal(500, "InternalError", f"Internal error occurred: {error}").status())
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path
+        self._authenticate(request)
+        if path in HEALTH:
+            return PlainTextResponse("ok")
+        if (document := describe(path, self.catalog)) is not None:
+            if request.method != "GET":
+                raise no_such_method()
+            return _json(document)
+        call = ApiCall(
+            method=request.method,
+            target=read_target(path, self.catalog),
+            query=dict(request.query_params),
+            body=await _body(request),
+            media=request.headers.get("content-type", JSON).partition(";")[0].strip().lower(),
+            accept=request.headers.get("accept", ""),
+        )
+        check_method(call)
+        if call.is_watch:
+            return self._watch(call)
+        if call.target.subresource == "log":
+            return StreamingResponse(await open_log(self.desk, call, self.pods), media_type="text/plain")
+        carried = await self.desk.run(lambda session: carry_out(session, call))
+        return _json(carried.body, carried.code, carried.warnings)
+
+    def _authenticate(self, request: Request) -> None:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
+            raise unauthorized()
+
+    def _watch(self, call: ApiCall) -> Response:
+        assert self.hub is not None  # noqa: S101 - requests come when the application has started
+        watch = Watch(self.desk, call, choose_form(call.kind, call.accept, call.query), call.selection)
+        return StreamingResponse(watch.lines(self.hub), media_type=f"{JSON};stream=watch")
+
+
+async def _body(request: Request) -> bytes:
+    pieces, length = [], 0
+    async for piece in request.stream():
+        length += len(piece)
+        if length > MOST_BYTES:
+            raise too_large()
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _status(status: JsonObject) -> Response:
+    return _json(status, status["code"])
+
+
+def _json(body: JsonObject, code: int = 200, warnings: Sequence[str] = ()) -> Response:
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    response = Response(text.encode(), code, media_type=JSON)
+    for warning in warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        response.headers.append("Warning", f'299 - "{quoted.encode().decode("latin-1")}"')
+    return response

@@ -1,0 +1,1 @@
+"""What is served: groups, resources, and their schemas as OpenAPI."""

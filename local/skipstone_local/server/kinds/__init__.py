@@ -1,0 +1,1 @@
+"""Which kinds are served, the columns that are printed of each, and Events, which two groups serve."""

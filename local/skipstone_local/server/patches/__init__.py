@@ -1,0 +1,1 @@
+"""What patches make of an object: JSON Patch, merge patches, and what a manager applies."""

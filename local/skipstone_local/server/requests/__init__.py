@@ -1,0 +1,1 @@
+"""What is asked: paths, parameters, bodies and selectors."""

@@ -1,0 +1,47 @@
+"""What is posted to an object: a pod's node, its eviction, a token of an account."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from skipstone_local.server.answers.refusals import bad_request, build_status, conflict
+from skipstone_local.server.requests.calls import ApiTarget
+from skipstone_local.server.writing.deleting import delete, read_options
+from skipstone_local.server.writing.session import ApiSession, place_of, time_text
+from skipstone_local.server.writing.updating import find
+from skipstone_local.store import JsonObject
+
+
+def bind(session: ApiSession, target: ApiTarget, binding: JsonObject) -> JsonObject:
+    """Put a pod on a node. Raises Refusal when it is on one."""
+    pod = find(session, target)
+    node = (binding.get("target") or {}).get("name") or ""
+    if not node:
+        raise bad_request("target.name is required: name the node")
+    if pod["spec"].get("nodeName"):
+        why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        raise conflict(target.kind, target.name, why)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": session.timestamp}
+    status = pod.get("status") or {}
+    conditions = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+    bound = {
+        **pod,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**status, "conditions": [*conditions, scheduled]},
+    }
+    session.transaction.put(place_of(target.kind, pod), bound)
+    return build_status("Success", code=201)
+
+
+def evict(session: ApiSession, target: ApiTarget, eviction: JsonObject) -> JsonObject:
+    """Delete a pod, as its options say."""
+    delete(session, target.kind, find(session, target), read_options(eviction.get("deleteOptions") or {}))
+    return build_status("Success", code=201)
+
+
+def issue_token(session: ApiSession, target: ApiTarget, request: JsonObject) -> JsonObject:
+    """Answer with the token of this server: every account has the same rights."""
+    find(session, target)
+    seconds = int((request.get("spec") or {}).get("expirationSeconds") or 3600)
+    status = {"token": session.token, "expirationTimestamp": time_text(session.now + timedelta(seconds=seconds))}
+    return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **request, "status": status}

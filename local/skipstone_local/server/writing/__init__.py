@@ -1,0 +1,1 @@
+"""What a write means: metadata, defaults, versions, deletion, garbage collection, quotas."""
