@@ -33,11 +33,11 @@ PATIENCE = 30.0
 PAUSE = 0.05
 
 
-class AlreadyServed(Exception):
+class AlreadyServed(OSError):
     """Another process serves the root folder."""
 
 
-class NotServed(Exception):
+class NotServed(OSError):
     """The server of the root folder does not answer; the text says what to do."""
 
 
@@ -64,11 +64,9 @@ def opened(root: Path) -> Iterator[Path]:
     try:
         with serving(folder.path) as kubeconfig:
             yield kubeconfig
+            return
     except AlreadyServed:
-        pass
-    else:
-        return
-    _wait_until_served(folder)
+        _wait_until_served(folder)
     yield folder.kubeconfig
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skipstone_local.server.answers.refusals import bad_request, invalid, unknown_media
 from skipstone_local.server.answers.showing import Form, choose_form
 from skipstone_local.server.kinds.events import to_stored
-from skipstone_local.server.patches.applying import Applied, apply
+from skipstone_local.server.patches.applying import ApplyRequest, apply
 from skipstone_local.server.patches.lists import Shape
 from skipstone_local.server.patches.merging import apply_operations, merge, merge_strategically
 from skipstone_local.server.reading import read_page
@@ -119,7 +119,7 @@ def _check_name(call: ApiCall, old: JsonObject, patched: JsonObject) -> None:
 def _apply(session: ApiSession, call: ApiCall, form: Form) -> Carried:
     target, document = _stored(session, call.target), to_stored(call.kind, read_object(call.body, is_yaml=True))
     live = session.get(target.place)
-    applied = Applied(
+    applied = ApplyRequest(
         kind=target.kind,
         obj=document,
         manager=call.query.get("fieldManager", ""),

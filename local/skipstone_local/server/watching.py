@@ -12,9 +12,9 @@ from skipstone_local.server.answers.refusals import Refusal
 from skipstone_local.server.answers.showing import Form
 from skipstone_local.server.desk import Desk
 from skipstone_local.server.requests.calls import ApiCall
-from skipstone_local.server.requests.selectors import Selection
+from skipstone_local.server.requests.selectors import SelectedBy
 from skipstone_local.server.writing.session import ApiSession
-from skipstone_local.store import Change, Compacted, JsonObject
+from skipstone_local.store import Compacted, JsonObject, StoredChange
 
 #: Seconds after which a watch ends when the client does not say, and between two signs of life.
 LONGEST = 1800.0
@@ -58,7 +58,7 @@ class Watch:
     desk: Desk
     call: ApiCall
     form: Form
-    selection: Selection
+    selection: SelectedBy
     version: int = 0
     headed: bool = True
 
@@ -116,7 +116,7 @@ class Watch:
         self.version = current
         return list(self._events(changes))
 
-    def _events(self, changes: Iterable[Change]) -> Iterator[bytes]:
+    def _events(self, changes: Iterable[StoredChange]) -> Iterator[bytes]:
         for change in changes:
             before = change.before if change.before and self.selection.matches(change.before) else None
             after = change.after if change.after and self.selection.matches(change.after) else None

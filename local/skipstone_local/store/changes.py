@@ -29,7 +29,7 @@ class ObjectPlace:
 
 
 @dataclass(frozen=True)
-class Change:
+class StoredChange:
     """One write: the object before it (None: created) and after it (None: removed)."""
 
     version: int
@@ -49,7 +49,7 @@ def add_change(
         _compact(connection, version)
 
 
-def list_changes(connection: sqlite3.Connection, resource: str, namespace: str, since: int) -> list[Change]:
+def list_changes(connection: sqlite3.Connection, resource: str, namespace: str, since: int) -> list[StoredChange]:
     """The changes after version ``since``, oldest first; of all namespaces for "". Raises Compacted."""
     check_reach(connection, since)
     query = "SELECT version, namespace, name, before, after FROM changes WHERE resource = ? AND version > ?"
@@ -58,7 +58,7 @@ def list_changes(connection: sqlite3.Connection, resource: str, namespace: str, 
         query += " AND namespace = ?"
         arguments.append(namespace)
     return [
-        Change(version, ObjectPlace(resource, within, name), _parsed(before), _parsed(after))
+        StoredChange(version, ObjectPlace(resource, within, name), _parsed(before), _parsed(after))
         for version, within, name, before, after in connection.execute(f"{query} ORDER BY version", arguments)
     ]
 

@@ -32,12 +32,12 @@ CREATE INDEX IF NOT EXISTS changes_by_resource ON changes (resource, version);
 """
 
 
-class ForeignLayout(Exception):
-    """The file was written by a later release; the text says what to do."""
+class ForeignLayout(OSError):
+    """The file was written by a later release, or is of something else; the text says what to do."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the file, making it if it is missing; only its owner may read it. Raises ForeignLayout, sqlite3.Error.
+    """Open the file, making it if it is missing; only its owner may read it. Raises ForeignLayout, OSError.
 
     What was committed is on disk when the commit returns, and stays whole whenever the process dies.
     """
@@ -53,6 +53,11 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(f"BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise ForeignLayout(
+            f"{path} cannot be opened ({error}): name another folder, or move this file away"
+        ) from error
     except BaseException:
         connection.close()
         raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skipstone_local.store import changes
-from skipstone_local.store.changes import Change, JsonObject, ObjectPlace
+from skipstone_local.store.changes import JsonObject, ObjectPlace, StoredChange
 from skipstone_local.store.database import connect
 
 #: Told after each commit: the resources that it changed.
@@ -22,7 +22,7 @@ class Store:
     """All objects of a root folder. One transaction at a time, of any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file at ``path``. Raises ForeignLayout, sqlite3.Error."""
+        """Open the file at ``path``. Raises ForeignLayout, OSError."""
         self._connection = connect(path)
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
@@ -107,7 +107,7 @@ class Transaction:
         self._own(place, ())
         self._note(self._next_version(), place, before, None)
 
-    def changes(self, resource: str, namespace: str, since: int) -> list[Change]:
+    def changes(self, resource: str, namespace: str, since: int) -> list[StoredChange]:
         """The changes after version ``since``, oldest first. Raises Compacted."""
         return changes.list_changes(self.connection, resource, namespace, since)
 

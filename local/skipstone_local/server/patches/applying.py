@@ -26,7 +26,7 @@ from skipstone_local.store import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class Applied:
+class ApplyRequest:
     """What a manager applies. ``force``: take fields from other managers."""
 
     kind: ServedKind
@@ -37,7 +37,7 @@ class Applied:
     force: bool = False
 
 
-def apply(live: JsonObject | None, applied: Applied) -> JsonObject:
+def apply(live: JsonObject | None, applied: ApplyRequest) -> JsonObject:
     """The object after ``applied`` was applied to ``live``, which may not exist. Raises Refusal for a conflict."""
     if not applied.manager:
         raise bad_request(
@@ -61,12 +61,12 @@ def apply(live: JsonObject | None, applied: Applied) -> JsonObject:
     return {**merged, "metadata": metadata}
 
 
-def _is_mine(entry: JsonObject, applied: Applied) -> bool:
+def _is_mine(entry: JsonObject, applied: ApplyRequest) -> bool:
     said = entry.get("manager"), entry.get("operation"), entry.get("subresource", "")
     return said == (applied.manager, "Apply", applied.subresource)
 
 
-def _entry(applied: Applied, fields: FieldSet, before: list[JsonObject]) -> JsonObject:
+def _entry(applied: ApplyRequest, fields: FieldSet, before: list[JsonObject]) -> JsonObject:
     """The record of the manager; its time stays when its fields do."""
     same = next((entry for entry in before if entry.get("fieldsV1") == fields), None)
     return same or {
@@ -80,7 +80,7 @@ def _entry(applied: Applied, fields: FieldSet, before: list[JsonObject]) -> Json
     }
 
 
-def _settle(base: JsonObject, applied: Applied, fields: FieldSet, others: list[JsonObject]) -> None:
+def _settle(base: JsonObject, applied: ApplyRequest, fields: FieldSet, others: list[JsonObject]) -> None:
     """Refuse values that differ from those of other managers; with force take the fields from them."""
     conflicts = []
     for path in leaves(fields):

@@ -18,7 +18,7 @@ from skipstone_local.server.answers.refusals import (
 )
 from skipstone_local.server.kinds.served import Catalog, ServedKind
 from skipstone_local.server.requests import protobuf
-from skipstone_local.server.requests.selectors import ALWAYS_SELECTABLE, Selection, parse_fields, parse_labels
+from skipstone_local.server.requests.selectors import ALWAYS_SELECTABLE, SelectedBy, parse_fields, parse_labels
 from skipstone_local.store import JsonObject, ObjectPlace
 
 JSON = "application/json"
@@ -92,11 +92,11 @@ class ApiCall:
         return int(text)
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> SelectedBy:
         """What is selected of the collection. Raises Refusal."""
         selectable = (*ALWAYS_SELECTABLE, *self.kind.selectable)
         fields = parse_fields(self.query.get("fieldSelector", ""), selectable)
-        return Selection(parse_labels(self.query.get("labelSelector", "")), fields)
+        return SelectedBy(parse_labels(self.query.get("labelSelector", "")), fields)
 
     @property
     def field_validation(self) -> str:

@@ -60,7 +60,7 @@ class FieldTerm:
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedBy:
     """What is selected of a collection."""
 
     labels: tuple[Requirement, ...] = ()
