@@ -10,6 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -270,9 +271,11 @@ class History:
     def damage_indexes(self) -> None:
         """Files of indexes are gone, cut, or hold something else."""
         for table in self._index_tables():
-            for path in self._files(table):
-                if self.chance.random() < 0.5:
-                    spoil(self.place(path), self.chance)
+            # Its files may go, or be cut by an earlier fault, while they are listed.
+            with suppress(OSError, EOFError, ValueError):
+                for path in sorted(self._files(table)):
+                    if self.chance.random() < 0.5:
+                        spoil(self.place(path), self.chance)
 
     def lend_indexes(self) -> None:
         """Indexes of another table stand where those of this one stood."""
