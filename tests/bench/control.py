@@ -29,8 +29,8 @@ from skipstone_operator.runtime.resync import ResyncTiming
 
 from tests.bench.audit import Audit
 from tests.cluster.controlplane import ControlPlane
+from tests.kube.access import admin_access
 from tests.kube.faults.kubelet import Driven, SimulatedKubelet
-from tests.kube.faults.lab import admin_tls
 from tests.ports import free_port
 from tests.unit import objects
 from tests.unit.lake_double import Lake, message_of
@@ -166,7 +166,7 @@ async def _bench(plane: ControlPlane, folder: Path) -> AsyncIterator[Bench]:
         return Driven(code, message_of(report), report.to_json())
 
     with ThreadPoolExecutor(1) as pool:
-        kubelet = SimulatedKubelet(plane.url, admin_tls(plane), NAMESPACE, pool, drive, "")
+        kubelet = SimulatedKubelet(plane.url, admin_access(plane), NAMESPACE, pool, drive, "")
         kubelet.start()
         try:
             yield Bench(plane, KubeClient(connection), Operator(plane, folder / "operator.log"), Audit(plane.audit_log))

@@ -17,8 +17,8 @@ from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.reasons import Reason
 
 from tests.cluster.controlplane import ControlPlane
+from tests.kube.access import admin_access
 from tests.kube.faults.kubelet import Driven, SimulatedKubelet
-from tests.kube.faults.lab import admin_tls
 from tests.unit import objects
 from tests.unit.lake_double import Ends, Lake, message_of
 
@@ -158,7 +158,7 @@ def run_kubelet(plane: ControlPlane, namespace: str, drivers: Drivers) -> Iterat
 
     async def work() -> None:
         with ThreadPoolExecutor(1) as pool:
-            kubelet = SimulatedKubelet(plane.url, admin_tls(plane), namespace, pool, drivers, "")
+            kubelet = SimulatedKubelet(plane.url, admin_access(plane), namespace, pool, drivers, "")
             kubelet.start()
             try:
                 while not await asyncio.to_thread(stopping.wait, 1.0):

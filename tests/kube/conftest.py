@@ -3,6 +3,8 @@
 `control_plane` runs with our CRDs; `api` talks to it as the administrator; `namespace` is fresh for each test. It is
 not deleted: the API server goes away with the session, and to empty a namespace takes a hundred requests.
 `SKIPSTONE_KUBERNETES=1.31` chooses another pinned release of Kubernetes than that of the cluster.
+`SKIPSTONE_API=local` runs the tests against the server of `skipstone local` instead; those that are marked as `cluster`
+need users, roles or controllers, and are skipped.
 """
 
 from __future__ import annotations
@@ -19,15 +21,28 @@ from kubernetes import client, config
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.controlplane import control_plane as run_control_plane
 from tests.cluster.shell import wait_until
+from tests.kube.localplane import LocalPlane, local_plane
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CRD_FOLDER = REPOSITORY / "crds"
 RELEASE = os.environ.get("SKIPSTONE_KUBERNETES", "")
+LOCAL = os.environ.get("SKIPSTONE_API", "") == "local"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a cluster when there is none."""
+    for item in items if LOCAL else ():
+        if marked := item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.skip(reason=marked.args[0]))
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with our CRDs established."""
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane | LocalPlane]:
+    """A control plane with our CRDs established, or the server of `skipstone local`."""
+    if LOCAL:
+        with local_plane(tmp_path_factory.mktemp("kube")) as plane:
+            yield plane
+        return
     with run_control_plane(tmp_path_factory.mktemp("kube"), release=RELEASE) as plane:
         plane.kubectl("apply", "--server-side", "--filename", str(CRD_FOLDER))
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]

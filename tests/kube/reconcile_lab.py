@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from skipstone_operator.ports import JsonObject, Key, KubeApi, Ports, RunDefault
 from skipstone_operator.reconcilers import reconcile
 
 from tests.cluster.controlplane import ControlPlane
+from tests.kube.access import admin_access
 from tests.kube.faults.kubelet import Driven, SimulatedKubelet
 from tests.unit.lake_double import Lake, message_of
 from tests.unit.operator_double import RecordingEvents, RecordingRuns
@@ -199,7 +199,7 @@ async def _run(plane: ControlPlane, namespace: str, scenario: Scenario) -> None:
     connection = await connect()
     lake = Lake()
     with ThreadPoolExecutor(1) as pool:
-        kubelet = SimulatedKubelet(plane.url, admin_tls(plane), namespace, pool, _Driver(lake), "")
+        kubelet = SimulatedKubelet(plane.url, admin_access(plane), namespace, pool, _Driver(lake), "")
         kube = CheckedKube(connection)
         object.__setattr__(kube, "writes", [])
         site = Site(namespace, kube, kubelet, lake)
@@ -226,10 +226,3 @@ class _Driver:
         if report is None:
             return Driven(code, "killed", "{}")
         return Driven(code, message_of(report), report.to_json())
-
-
-def admin_tls(plane: ControlPlane) -> ssl.SSLContext:
-    """The administrator's client certificate, as the control plane made it."""
-    context = ssl.create_default_context(cafile=str(plane.ca))
-    context.load_cert_chain(plane.state.pki / "admin.crt", plane.state.pki / "admin.key")
-    return context

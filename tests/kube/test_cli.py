@@ -126,6 +126,7 @@ def test_a_driver_that_has_not_started_is_found_by_its_labels(
     assert "there is no LoadJob other in namespace" in run("logs", "lj/other").stderr
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_rights_are_those_that_the_page_lists(
     run: Run, put: Callable[..., Manifest], api_client: client.ApiClient, namespace: str
 ) -> None:

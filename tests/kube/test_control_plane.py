@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.cluster.controlplane import ControlPlane
 
 CONTROLLERS = "system:kube-controller-manager"
 
 
+@pytest.mark.cluster("it has no controllers")
 def test_controllers_start_when_the_roles_are_there_that_let_them_in(control_plane: ControlPlane) -> None:
     events: list[dict[str, Any]] = control_plane.read_audit()
     answers = [event["responseStatus"]["code"] for event in events if event["user"].get("username") == CONTROLLERS]

@@ -20,8 +20,9 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.examples import ALL_CASES, turn
+from tests.kube.access import admin_access
 from tests.kube.faults.driver import warm_up
-from tests.kube.faults.lab import Lab, Plan, admin_tls
+from tests.kube.faults.lab import Lab, Plan
 from tests.kube.faults.proxy import Moment
 from tests.kube.faults.works import Loads, Maintains, Merges, Reindexes, Servers, Site
 
@@ -76,7 +77,7 @@ async def kill_during(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path
     folder = base / kind
     folder.mkdir()
     await asyncio.to_thread(plane.kubectl, "create", "namespace", namespace)
-    site = Site(plane, namespace, folder, admin_tls(plane))
+    site = Site(plane, namespace, folder, admin_access(plane))
     lab, outcome = Lab(plane, namespace, folder, pool), Outcome()
     work = KINDS[kind](site)
     await asyncio.to_thread(site.prepare)

@@ -239,6 +239,7 @@ def test_a_delete_never_hits_another_object_of_the_same_name(namespace: str) -> 
     with_kube(work)
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_a_user_without_rights_is_refused_or_at_fault(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +364,7 @@ def test_without_any_configuration_the_way_out_is_named(tmp_path: Path, monkeypa
         asyncio.run(connect())
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_a_rotated_service_account_token_is_taken_up(
     control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from aiohttp import web
 from kubernetes import client
 
 from tests.cluster.controlplane import ControlPlane
-from tests.kube.faults.lab import admin_tls
+from tests.kube.access import admin_access
 from tests.kube.faults.proxy import HOP_HEADERS, FaultProxy
 from tests.ports import free_port
 from tests.unit import objects
@@ -68,7 +68,7 @@ class Bench:
 
     def __init__(self, plane: ControlPlane, api: client.CustomObjectsApi, namespace: str, folder: Path) -> None:
         self.api, self.namespace, self.folder = api, namespace, folder
-        self.proxy = DeafeningProxy(plane.url, admin_tls(plane))
+        self.proxy = DeafeningProxy(plane.url, admin_access(plane))
         self.log = folder / "operator.log"
 
     def start(self, tolerated_rounds: int = 1000) -> subprocess.Popen[bytes]:

@@ -40,6 +40,7 @@ def create(api: CustomObjectsApi, namespace: str, kind: str, name: str = "one") 
     return created
 
 
+@pytest.mark.cluster("it is no release of Kubernetes")
 def test_the_api_server_is_of_the_release_that_was_chosen(control_plane: ControlPlane) -> None:
     served = json.loads(control_plane.kubectl("get", "--raw", "/version"))["gitVersion"]
     assert served == read_releases()[os.environ.get("SKIPSTONE_KUBERNETES", "")]

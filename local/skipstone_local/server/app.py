@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import sqlite3
@@ -18,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from skipstone_local.admission import Rejected
-from skipstone_local.server.answers.refusals import MOST_BYTES, Refusal, no_such_method, too_large, unauthorized
+from skipstone_local.server.answers.refusals import MOST_BYTES, Refusal, no_such_method, too_large
 from skipstone_local.server.answers.rejections import rejected_status
 from skipstone_local.server.answers.showing import choose_form
 from skipstone_local.server.desk import Desk
@@ -26,7 +25,8 @@ from skipstone_local.server.discovery.documents import describe
 from skipstone_local.server.judging import Judge
 from skipstone_local.server.kinds.served import Catalog, load_catalog
 from skipstone_local.server.logs import open_log
-from skipstone_local.server.requests.calls import JSON, ApiCall, NoSuchPath, check_method, read_target
+from skipstone_local.server.requests.calls import JSON, TRUE, ApiCall, ApiTarget, NoSuchPath, check_method, read_target
+from skipstone_local.server.requests.tokens import Identity, check_reach, read_authorization
 from skipstone_local.server.upkeep import keep_up, prepare
 from skipstone_local.server.verbs import carry_out
 from skipstone_local.server.watching import Hub, Watch
@@ -35,6 +35,8 @@ from skipstone_local.store import JsonObject, Store
 METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 HEALTH = ("/healthz", "/livez", "/readyz")
 _log = logging.getLogger(__name__)
+#: Every request with its answer, at the level INFO.
+_requests = logging.getLogger("skipstone_local.requests")
 
 
 def build_app(store: Store, admission: Judge, token: str, pods: Path | None = None) -> Starlette:
@@ -42,6 +44,14 @@ def build_app(store: Store, admission: Judge, token: str, pods: Path | None = No
     server = _Server(Desk(store, admission, load_catalog(), token), token, pods or Path("/nonexistent"))
     route = Route("/{path:path}", server.handle, methods=METHODS)
     return Starlette(routes=[route], lifespan=server.live)
+
+
+@dataclass
+class _Asked:
+    """What is known of a request so far."""
+
+    user: Identity | None = None
+    target: ApiTarget | None = None
 
 
 @dataclass
@@ -75,37 +85,45 @@ class _Server:
 
     async def handle(self, request: Request) -> Response:
         """Answer one request."""
+        asked = _Asked()
         try:
-            return await self._answer(request)
+            answer = await self._answer(request, asked)
         except NoSuchPath:
-            return PlainTextResponse("404 page not found\n", 404)
+            answer = PlainTextResponse("404 page not found\n", 404)
         except Refusal as refusal:
-            return _status(refusal.status())
+            answer = _status(refusal.status())
         except Rejected as rejected:
-            return _status(rejected_status(rejected))
+            answer = _status(rejected_status(rejected))
         except ClientDisconnect:
             return Response(status_code=499)
         except (sqlite3.Error, OSError) as error:
             _log.exception("a request failed")
-            return _status(Refusal(500, "InternalError", f"Internal error occurred: {error}").status())
+            answer = _status(Refusal(500, "InternalError", f"Internal error occurred: {error}").status())
+        _note(request, asked, answer.status_code)
+        return answer
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request, asked: _Asked) -> Response:
         path = request.url.path
-        self._authenticate(request)
+        asked.user = identity = read_authorization(self.token, request.headers.get("authorization", ""))
         if path in HEALTH:
             return PlainTextResponse("ok")
         if (document := describe(path, self.catalog)) is not None:
             if request.method != "GET":
                 raise no_such_method()
             return _json(document)
+        asked.target = target = read_target(path, self.catalog)
+        check_reach(identity, request.method, target)
         call = ApiCall(
             method=request.method,
-            target=read_target(path, self.catalog),
+            target=target,
             query=dict(request.query_params),
             body=await _body(request),
             media=request.headers.get("content-type", JSON).partition(";")[0].strip().lower(),
             accept=request.headers.get("accept", ""),
         )
+        return await self._carry_out(call)
+
+    async def _carry_out(self, call: ApiCall) -> Response:
         check_method(call)
         if call.is_watch:
             return self._watch(call)
@@ -114,15 +132,28 @@ class _Server:
         carried = await self.desk.run(lambda session: carry_out(session, call))
         return _json(carried.body, carried.code, carried.warnings)
 
-    def _authenticate(self, request: Request) -> None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
-            raise unauthorized()
-
     def _watch(self, call: ApiCall) -> Response:
         assert self.hub is not None  # noqa: S101 - requests come when the application has started
         watch = Watch(self.desk, call, choose_form(call.kind, call.accept, call.query), call.selection)
         return StreamingResponse(watch.lines(self.hub), media_type=f"{JSON};stream=watch")
+
+
+def _note(request: Request, asked: _Asked, status: int) -> None:
+    """Tell of a request and its answer, for those who want to know."""
+    if not _requests.isEnabledFor(logging.INFO):
+        return
+    target = asked.target
+    told = {
+        "method": request.method,
+        "watch": request.query_params.get("watch", "") in TRUE,
+        "resource": target.kind.plural if target else "",
+        "namespace": target.namespace if target else "",
+        "object": target.name if target else "",
+        "user": asked.user.user if asked.user else "",
+        "agent": request.headers.get("user-agent", ""),
+        "status": status,
+    }
+    _requests.info("%s %s %d", request.method, request.url.path, status, extra=told)
 
 
 async def _body(request: Request) -> bytes:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from skipstone_local.server.answers.refusals import bad_request, build_status, conflict
 from skipstone_local.server.requests.calls import ApiTarget
+from skipstone_local.server.requests.tokens import Identity, issue
 from skipstone_local.server.writing.deleting import delete, read_options
 from skipstone_local.server.writing.session import ApiSession, place_of, time_text
 from skipstone_local.server.writing.updating import find
@@ -40,8 +41,16 @@ def evict(session: ApiSession, target: ApiTarget, eviction: JsonObject) -> JsonO
 
 
 def issue_token(session: ApiSession, target: ApiTarget, request: JsonObject) -> JsonObject:
-    """Answer with the token of this server: every account has the same rights."""
+    """Answer with a token of the account, which may do everything; bound to a pod, it reaches this pod only.
+
+    It lasts as long as the server's own. Raises Refusal.
+    """
     find(session, target)
-    seconds = int((request.get("spec") or {}).get("expirationSeconds") or 3600)
-    status = {"token": session.token, "expirationTimestamp": time_text(session.now + timedelta(seconds=seconds))}
+    spec = request.get("spec") or {}
+    bound = spec.get("boundObjectRef") or {}
+    pod = str(bound.get("name") or "") if bound.get("kind") == "Pod" else ""
+    user = f"system:serviceaccount:{target.namespace}:{target.name}"
+    token = issue(session.token, Identity(user, target.namespace, pod))
+    ends = session.now + timedelta(seconds=int(spec.get("expirationSeconds") or 3600))
+    status = {"token": token, "expirationTimestamp": time_text(ends)}
     return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **request, "status": status}

@@ -7,7 +7,6 @@ the proxy, as an administrator.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -16,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+
+from tests.kube.access import Access
 
 JsonObject = dict[str, Any]
 MANAGED = "app.kubernetes.io/managed-by=skipstone-operator"
@@ -48,7 +49,7 @@ class SimulatedKubelet:
     """
 
     upstream: str
-    tls: ssl.SSLContext
+    access: Access
     namespace: str
     pool: Executor
     drive: Drive
@@ -154,8 +155,9 @@ class SimulatedKubelet:
         self._moved.set()
 
     async def _call(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
-        async with self._session.request(method, path, json=body, headers=headers, ssl=self.tls) as answer:
+        patch = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        headers = {**patch, **self.access.headers}
+        async with self._session.request(method, path, json=body, headers=headers, ssl=self.access.tls) as answer:
             if answer.status == 404:
                 return {}
             answer.raise_for_status()

@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import signal
-import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster.controlplane import ControlPlane
+from tests.kube.access import admin_access
 from tests.kube.faults.driver import drive
 from tests.kube.faults.kubelet import SimulatedKubelet
 from tests.kube.faults.proxy import FaultProxy, Moment
@@ -67,9 +67,9 @@ class Lab:
 
     def __post_init__(self) -> None:
         """Nothing runs yet."""
-        tls = admin_tls(self.plane)
-        self.proxy = FaultProxy(self.plane.url, tls)
-        self.kubelet = SimulatedKubelet(self.plane.url, tls, self.namespace, self.pool, drive, str(self.folder))
+        access = admin_access(self.plane)
+        self.proxy = FaultProxy(self.plane.url, access)
+        self.kubelet = SimulatedKubelet(self.plane.url, access, self.namespace, self.pool, drive, str(self.folder))
 
     async def start(self) -> None:
         """Start proxy, kubelet and operator."""
@@ -161,13 +161,6 @@ class Lab:
                     f"{self.namespace}: {what} was not reached in {RECOVERY_SECONDS:.0f} s; {tail(self.log)}"
                 )
             await asyncio.sleep(0.25)
-
-
-def admin_tls(plane: ControlPlane) -> ssl.SSLContext:
-    """The administrator's client certificate, as the control plane made it."""
-    context = ssl.create_default_context(cafile=str(plane.ca))
-    context.load_cert_chain(plane.state.pki / "admin.crt", plane.state.pki / "admin.key")
-    return context
 
 
 def reasons(log: Path, start: int) -> str:

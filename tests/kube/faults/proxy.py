@@ -7,7 +7,6 @@ asked, impersonates the operator's service account so that its Role is what coun
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+
+from tests.kube.access import Access
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 HOP_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length"})
@@ -45,7 +46,7 @@ class FaultProxy:
     """
 
     upstream: str
-    tls: ssl.SSLContext
+    access: Access
     impersonate: str = ""
     kill: Callable[[], None] = lambda: None
     at: int = 0
@@ -101,6 +102,7 @@ class FaultProxy:
             self._break()
             raise web.HTTPBadGateway
         headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_HEADERS | {"authorization"}}
+        headers |= self.access.headers
         if self.impersonate:
             headers["Impersonate-User"] = self.impersonate
         body = await request.read()
@@ -124,7 +126,7 @@ class FaultProxy:
         """
 
         async def ask() -> aiohttp.ClientResponse:
-            return await self._session.request(method, url, ssl=self.tls, **more)
+            return await self._session.request(method, url, ssl=self.access.tls, **more)
 
         asking = asyncio.create_task(ask())
         self._asking.add(asking)

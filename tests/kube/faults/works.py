@@ -8,7 +8,6 @@ table itself whether its rows are there exactly once.
 from __future__ import annotations
 
 import json
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tests.cluster.controlplane import ControlPlane
+from tests.kube.access import Access
 
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
@@ -36,7 +36,7 @@ class Site:
     plane: ControlPlane
     namespace: str
     folder: Path
-    tls: ssl.SSLContext
+    access: Access
     expected: dict[int, str] = field(default_factory=dict)
 
     def apply(self, *objects: JsonObject) -> None:
@@ -48,7 +48,8 @@ class Site:
         """The object, or an empty one."""
         url = f"{self.plane.url}/apis/{API}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
         try:
-            with urllib.request.urlopen(url, context=self.tls, timeout=300) as answer:
+            request = urllib.request.Request(url, headers=dict(self.access.headers))
+            with urllib.request.urlopen(request, context=self.access.tls, timeout=300) as answer:
                 found: JsonObject = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
