@@ -43,6 +43,7 @@ def data_claim(mode: str = "ReadWriteOnce") -> Obj:
     return found
 
 
+@pytest.mark.cluster("it has no controllers")
 def test_replicas_get_ready_are_rolled_and_go(
     play: Callable[[Scenario], None], api_client: client.ApiClient, namespace: str
 ) -> None:
@@ -95,6 +96,7 @@ def test_replicas_get_ready_are_rolled_and_go(
     play(scenario)
 
 
+@pytest.mark.cluster("it has no controllers")
 def test_pods_have_what_they_need_and_no_more(
     play: Callable[[Scenario], None], api_client: client.ApiClient, namespace: str
 ) -> None:
@@ -152,6 +154,7 @@ def test_what_the_api_server_refuses_is_quoted_and_runs_go_on(
     play(scenario)
 
 
+@pytest.mark.cluster("it has no chart: nothing is installed")
 def test_the_chart_lets_the_operator_and_the_controllers_make_a_server(
     control_plane: ControlPlane, installed: str, api_client: client.ApiClient
 ) -> None:

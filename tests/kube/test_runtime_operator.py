@@ -321,6 +321,7 @@ def test_an_operator_that_loses_the_lease_ends(
     assert holder(leases, namespace) == "usurper"
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_without_rights_in_any_namespace_the_start_ends_with_one_sentence(operators: list[Operator]) -> None:
     operators[0].environment["SKIPSTONE_NAMESPACES"] = "default"
     operators[0].start()
@@ -328,6 +329,7 @@ def test_without_rights_in_any_namespace_the_start_ends_with_one_sentence(operat
     assert operators[0].messages()[-1].startswith("ending: namespace default: the operator may not list warehouses")
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in_when_it_gets_them(
     operators: list[Operator], control_plane: ControlPlane, api: client.CustomObjectsApi, namespace: str
 ) -> None:
@@ -350,6 +352,7 @@ def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in
         control_plane.kubectl("delete", "rolebinding", namespace, "--namespace", "default")
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_a_namespace_that_loses_the_rights_keeps_the_resync_from_no_other(
     operators: list[Operator], control_plane: ControlPlane, namespace: str
 ) -> None:

@@ -37,5 +37,13 @@ def to_served(kind: ServedKind, obj: JsonObject) -> JsonObject:
     return _renamed(served, BACK) if kind.group == GROUP else served
 
 
+def stored_path(kind: ServedKind, path: str) -> str:
+    """Where the store has the field at a path that a group names."""
+    if kind.plural != "events" or kind.group != GROUP:
+        return path
+    first, dot, rest = path.partition(".")
+    return f"{NAMES.get(first, first)}{dot}{rest}"
+
+
 def _renamed(obj: JsonObject, names: Mapping[str, str]) -> JsonObject:
     return {names.get(name, name): value for name, value in obj.items()}

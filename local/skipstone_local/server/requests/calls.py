@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import yaml
 
@@ -16,6 +16,7 @@ from skipstone_local.server.answers.refusals import (
     no_such_resource,
     unknown_media,
 )
+from skipstone_local.server.kinds.events import stored_path
 from skipstone_local.server.kinds.served import Catalog, ServedKind
 from skipstone_local.server.requests import protobuf
 from skipstone_local.server.requests.selectors import ALWAYS_SELECTABLE, SelectedBy, parse_fields, parse_labels
@@ -95,8 +96,9 @@ class ApiCall:
     def selection(self) -> SelectedBy:
         """What is selected of the collection. Raises Refusal."""
         selectable = (*ALWAYS_SELECTABLE, *self.kind.selectable)
-        fields = parse_fields(self.query.get("fieldSelector", ""), selectable)
-        return SelectedBy(parse_labels(self.query.get("labelSelector", "")), fields)
+        terms = parse_fields(self.query.get("fieldSelector", ""), selectable)
+        fields = (replace(term, path=stored_path(self.kind, term.path)) for term in terms)
+        return SelectedBy(parse_labels(self.query.get("labelSelector", "")), tuple(fields))
 
     @property
     def field_validation(self) -> str:

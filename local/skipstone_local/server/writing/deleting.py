@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from skipstone_local.server.answers.refusals import bad_request, build_status, conflict, details_of, forbidden
 from skipstone_local.server.kinds.served import ServedKind
-from skipstone_local.server.writing.session import ApiSession, place_of, time_text
+from skipstone_local.server.writing.session import ApiSession, place_of, time_text, with_metadata
 from skipstone_local.store import JsonObject, ObjectPlace
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
@@ -154,7 +154,7 @@ def release(session: ApiSession, place: ObjectPlace) -> None:
         if not obj["metadata"].get("deletionTimestamp"):
             delete(session, kind, obj, DeleteOptions())
         return
-    session.transaction.put(place, {**obj, "metadata": {**obj["metadata"], "ownerReferences": alive}})
+    session.transaction.put(place, with_metadata(obj, ownerReferences=alive))
 
 
 def _exists(session: ApiSession, dependent: ObjectPlace, reference: JsonObject) -> bool:
@@ -171,17 +171,14 @@ def _let_dependents_go(session: ApiSession, kind: ServedKind, obj: JsonObject) -
             continue
         if keeps:
             references = [each for each in dependent["metadata"]["ownerReferences"] if each.get("uid") != uid]
-            metadata = {**dependent["metadata"], "ownerReferences": references}
-            session.transaction.put(place, {**dependent, "metadata": metadata})
+            session.transaction.put(place, with_metadata(dependent, ownerReferences=references))
         elif not dependent["metadata"].get("deletionTimestamp"):
             delete(session, session.kind_of(place), dependent, DeleteOptions())
     current = session.get(place_of(kind, obj))
     if current is None or (not keeps and _is_blocked(session, uid)):
         return current
     finalizers = [name for name in _finalizers(current) if name not in (FOREGROUND, ORPHAN)]
-    return session.transaction.put(
-        place_of(kind, current), {**current, "metadata": {**current["metadata"], "finalizers": finalizers}}
-    )
+    return session.transaction.put(place_of(kind, current), with_metadata(current, finalizers=finalizers))
 
 
 def _is_blocked(session: ApiSession, uid: str) -> bool:

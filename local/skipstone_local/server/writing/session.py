@@ -35,6 +35,12 @@ class ApiSession:
         return self.transaction.get(place)
 
 
+def with_metadata(obj: JsonObject, **changes: object) -> JsonObject:
+    """The object with other metadata; a field that holds nothing is left out."""
+    metadata = {**obj["metadata"], **changes}
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if value not in (None, {}, [])}}
+
+
 def time_text(time: datetime) -> str:
     """A time in whole seconds as Kubernetes writes it."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

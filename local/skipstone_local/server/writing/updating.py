@@ -10,7 +10,7 @@ from skipstone_local.server.writing.defaults import fill_defaults
 from skipstone_local.server.writing.deleting import finish
 from skipstone_local.server.writing.metadata import check_based_on, check_identity, next_metadata
 from skipstone_local.server.writing.quotas import count_quota
-from skipstone_local.server.writing.session import ApiSession
+from skipstone_local.server.writing.session import ApiSession, with_metadata
 from skipstone_local.store import JsonObject
 
 #: Kinds that may be replaced only by who says which version it read.
@@ -52,7 +52,7 @@ def store(
         new["metadata"]["managedFields"] = obj["metadata"]["managedFields"]
     judged = session.judge.admit(new, old=old, subresource=target.subresource, field_validation=field_validation)
     session.warnings.extend(judged.warnings)
-    new = _drop_empty(judged.obj)
+    new = with_metadata(judged.obj)
     if kind.name == "ResourceQuota":
         new = count_quota(session, new)
     _check_finalizers(kind, old, new)
@@ -64,12 +64,6 @@ def store(
     stored = session.transaction.put(target.place, new)
     finish(session, kind, stored)
     return stored
-
-
-def _drop_empty(obj: JsonObject) -> JsonObject:
-    """The object without fields of its metadata that say nothing."""
-    metadata = {name: value for name, value in obj["metadata"].items() if value not in (None, {}, [])}
-    return {**obj, "metadata": metadata}
 
 
 def _with_status(kind: ServedKind, old: JsonObject, new: JsonObject) -> JsonObject:
