@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,8 @@ from kubernetes import client
 from skipstone_local.admission import Admission, Rejected
 
 JsonObject = dict[str, Any]
+#: The key that a sentence names as one that is not accepted.
+_CHOSEN = re.compile(r"(?<=does not accept )'[^']*'")
 #: What a server sets by itself; admission does not.
 OF_THE_SERVER = ("uid", "creationTimestamp", "managedFields", "resourceVersion")
 PLURALS = {
@@ -24,7 +27,7 @@ PLURALS = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
 }
 PLURALS |= {"Warehouse": "warehouses", "Table": "tables", "SecondaryIndex": "secondaryindexes", "LoadJob": "loadjobs"}
-PLURALS |= {"MergeJob": "mergejobs", "MergeSchedule": "mergeschedules"}
+PLURALS |= {"Sample": "samples", "MergeJob": "mergejobs", "MergeSchedule": "mergeschedules"}
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,12 @@ def _in_order(message: str, causes: tuple[tuple[str, str, str], ...]) -> str:
     parts = list(dict.fromkeys(f"{field}: {body}" for _, body, field in causes))
     assert all(part in message for part in parts), message
     return f"{head}{separator}{', '.join(parts)}"
+
+
+def without_choice(verdict: Verdict) -> Verdict:
+    """Return the verdict without the names of keys of which a server picks any: maps in Go have no order."""
+    causes = tuple(sorted((reason, _CHOSEN.sub("'?'", message), at) for reason, message, at in verdict.causes))
+    return replace(verdict, message=_in_order(_CHOSEN.sub("'?'", verdict.message), causes), causes=causes)
 
 
 def _unquoted(warning: str) -> str:

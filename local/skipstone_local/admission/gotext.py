@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from typing import Any
 
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
@@ -11,6 +12,8 @@ _ESCAPES |= {'"': '\\"', "\\": "\\\\"}
 _JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 #: Whole floats below this are written without an exponent in JSON.
 _PLAIN_BELOW = 1e21
+#: Powers of ten from which on %v writes a float with an exponent.
+_EXPONENT_FROM = 6
 INT64 = range(-(2**63), 2**63)
 
 
@@ -45,8 +48,9 @@ def _plain(value: Any) -> Any:
 
 
 def whole(number: float) -> int | float:
-    """Return ``number`` as an int where JSON in Go writes it without a fraction and an exponent."""
-    return int(number) if math.isfinite(number) and number.is_integer() and abs(number) < _PLAIN_BELOW else number
+    """Return ``number`` as the int that JSON in Go makes of it: its shortest digits, then zeros; fractions stay."""
+    is_plain = math.isfinite(number) and number.is_integer() and abs(number) < _PLAIN_BELOW
+    return int(Decimal(repr(number))) if is_plain else number
 
 
 def print_value(value: object) -> str:
@@ -57,13 +61,17 @@ def print_value(value: object) -> str:
 
 
 def print_float(number: float) -> str:
-    """Return ``number`` as Go's %v does: an exponent from 1e+21 on and below 1e-4."""
+    """Return ``number`` as Go's %v does: with an exponent from 1e+06 on and below 1e-04."""
     if not math.isfinite(number):
         return {math.inf: "+Inf", -math.inf: "-Inf"}.get(number, "NaN")
-    mantissa, _, exponent = repr(number).partition("e")
-    if number.is_integer() and abs(number) < _PLAIN_BELOW:
-        return str(int(number)) if number or math.copysign(1, number) > 0 else "-0"
-    return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}" if exponent else mantissa
+    if not number:
+        return "-0" if math.copysign(1, number) < 0 else "0"
+    exact = Decimal(repr(number)).normalize()
+    figures, power = "".join(map(str, exact.as_tuple().digits)), exact.adjusted()
+    if -5 < power < _EXPONENT_FROM:
+        return format(exact, "f")
+    mantissa = f"{figures[0]}.{figures[1:]}".removesuffix(".")
+    return f"{'-' if number < 0 else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 def normalize(value: Any) -> Any:

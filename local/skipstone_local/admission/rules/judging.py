@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from skipstone_local.admission.failures import DUPLICATE, INVALID, Failures, FieldFailure
-from skipstone_local.admission.rules.programs import EvaluationError, evaluate, is_text_valid
+from skipstone_local.admission.rules.fractions import SENTENCE, has_fraction, stand_ins
+from skipstone_local.admission.rules.programs import EvaluationError, bind, evaluate, is_text_valid
 from skipstone_local.admission.rules.trees import CelRule, Ruled
 from skipstone_local.admission.schemas.correlation import ABSENT, identity, is_same, old_entry, old_items
 from skipstone_local.admission.schemas.nodes import Node
@@ -21,6 +22,7 @@ class Judgement:
 
     failures: Failures = field(default_factory=list)
     warnings: Failures = field(default_factory=list)
+    has_fractions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ def judge(ruled: Ruled | None, obj: Any, old: Any = ABSENT) -> Judgement:
     """Return what the rules say against ``obj``; rules with oldSelf are judged where there is an old value."""
     found = Judgement()
     if ruled is not None:
+        found.has_fractions = has_fraction(obj, ruled.node)
         _judge(ruled, _Place(obj, "", old), found)
     return found
 
@@ -53,8 +56,8 @@ def judge(ruled: Ruled | None, obj: Any, old: Any = ABSENT) -> Judgement:
 def _judge(ruled: Ruled, place: _Place, found: Judgement) -> None:
     if place.value is None:
         return
-    for rule in ruled.rules:
-        _judge_rule(rule, ruled, place, found)
+    if ruled.rules:
+        _judge_rules(ruled, place, found)
     for inner, within in _inner_places(ruled, place):
         _judge(inner, within, found)
 
@@ -73,44 +76,63 @@ def _inner_places(ruled: Ruled, place: _Place) -> Iterator[tuple[Ruled, _Place]]
             yield ruled.items, place.inner(item, f"{path}[{index}]", old)
 
 
-def _judge_rule(rule: CelRule, ruled: Ruled, place: _Place, found: Judgement) -> None:
-    names = {"self": place.value}
-    if rule.uses_old:
-        if place.old is ABSENT or place.old is None:
-            return
-        names["oldSelf"] = _in_order(place.old, place.value, ruled.node)
-    try:
-        if _holds(rule, names):
-            return
-    except EvaluationError as error:
-        found.failures.append(FieldFailure(INVALID, place.path, ruled.kind, _of_error(error, rule)))
-        return
-    at = f"{place.path}{rule.at}".removeprefix(".")
-    value = "" if rule.reason == DUPLICATE else _message(rule, names)
-    failure = FieldFailure(rule.reason, at, ruled.kind, value)
-    is_warning = not rule.uses_old and place.is_unchanged()
-    (found.warnings if is_warning else found.failures).append(failure)
+def _judge_rules(ruled: Ruled, place: _Place, found: Judgement) -> None:
+    value, names = place.value, {"self": place.value}
+    has_old = place.old is not ABSENT and place.old is not None
+    if has_old and any(rule.uses_old for rule in ruled.rules):
+        names["oldSelf"] = _in_order(place.old, value, ruled.node)
+    outcome = _judge_of(names, ruled.node if found.has_fractions else None)
+    for rule in ruled.rules:
+        if has_old or not rule.uses_old:
+            try:
+                if not outcome(rule.text):
+                    _report(rule, ruled, place, names, found)
+            except EvaluationError as error:
+                found.failures.append(FieldFailure(INVALID, place.path, ruled.kind, _of_error(error, rule)))
 
 
-def _holds(rule: CelRule, names: dict[str, Any]) -> bool:
+def _judge_of(names: dict[str, Any], node: Node | None) -> Callable[[str], bool]:
+    """Return what says whether a rule holds for a value, or raises EvaluationError; ``node``: look for fractions."""
     value = names["self"]
-    if isinstance(value, str) and not rule.uses_old:
-        return is_text_valid(rule.text, value)
-    return evaluate(rule.text, names) is True
+    if isinstance(value, str) and len(names) == 1:
+        return lambda text: is_text_valid(text, value)
+    if node is not None and has_fraction(value, node):
+        several = [bind({**names, "self": other}) for other in stand_ins(value, node)]
+        return lambda text: _agreed(text, several)
+    bound = bind(names)
+    return lambda text: evaluate(text, bound) is True
+
+
+def _agreed(text: str, several: list[Any]) -> bool:
+    """Return what a rule says whatever is in the place of a fraction."""
+    try:
+        outcomes = {evaluate(text, bound) is True for bound in several}
+    except EvaluationError:
+        outcomes = set()
+    if len(outcomes) != 1:
+        raise EvaluationError(SENTENCE)
+    return outcomes.pop()
+
+
+def _report(rule: CelRule, ruled: Ruled, place: _Place, names: dict[str, Any], found: Judgement) -> None:
+    at = f"{place.path}{rule.at}".removeprefix(".")
+    detail = "" if rule.reason == DUPLICATE else _message(rule, names)
+    is_warning = not rule.uses_old and place.is_unchanged()
+    (found.warnings if is_warning else found.failures).append(FieldFailure(rule.reason, at, ruled.kind, detail))
 
 
 def _of_error(error: EvaluationError, rule: CelRule) -> str:
     if str(error) == "no such overload":
         said = "call arguments did not match a supported operator, function or macro signature"
-        return f"'{error}': {said} for rule: {rule.message}"
-    return f"{error} evaluating rule: {rule.message}"
+        return f"'{error}': {said} for rule: {rule.title}"
+    return f"{error} evaluating rule: {rule.title}"
 
 
 def _message(rule: CelRule, names: dict[str, Any]) -> str:
     if not rule.message_expression:
         return rule.message
     try:
-        said = evaluate(rule.message_expression, names)
+        said = evaluate(rule.message_expression, bind(names))
     except EvaluationError:
         return rule.message
     text = said.strip() if isinstance(said, str) else ""

@@ -43,9 +43,14 @@ def compiled(expression: str) -> Any:
         return environment().compile(expression)
 
 
-def evaluate(expression: str, names: dict[str, Any]) -> Any:
-    """Return the value of ``expression``; raises EvaluationError."""
-    result = compiled(expression).eval(data=names)
+def bind(names: dict[str, Any]) -> Any:
+    """Return what several expressions can be evaluated with; the values are converted once."""
+    return environment().Activation(names)
+
+
+def evaluate(expression: str, bound: Any) -> Any:
+    """Return the value of ``expression`` with names that were bound; raises EvaluationError."""
+    result = compiled(expression).eval(bound)
     if result.type() == cel.Type.ERROR:
         raise EvaluationError(_in_words(str(result.plain_value())))
     return result.plain_value()
@@ -54,7 +59,7 @@ def evaluate(expression: str, names: dict[str, Any]) -> Any:
 @lru_cache(maxsize=4096)
 def is_text_valid(expression: str, text: str) -> bool:
     """Whether a rule holds for a text; most columns of a table have a type that was judged before."""
-    return evaluate(expression, {"self": text}) is True
+    return evaluate(expression, bind({"self": text})) is True
 
 
 def _in_words(problem: str) -> str:

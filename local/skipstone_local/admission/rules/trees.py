@@ -22,9 +22,10 @@ class UnsupportedRuleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CelRule:
-    """One rule. ``at`` is the path below the value at which it reports."""
+    """One rule. ``at`` is the path below the value at which it reports, ``title`` what errors call the rule."""
 
     text: str
+    title: str
     message: str
     message_expression: str
     reason: str
@@ -71,11 +72,12 @@ def all_rules(ruled: Ruled | None) -> Iterator[CelRule]:
 
 def _parse_rule(entry: JsonObject) -> CelRule:
     text, at, reason = entry["rule"], entry.get("fieldPath", ""), entry.get("reason", INVALID)
-    expression = entry.get("messageExpression", "")
+    expression, title = entry.get("messageExpression", ""), (entry.get("message") or text).strip()
     _check_supported(entry, text, _TEXTS.sub("''", text + expression))
     return CelRule(
         text=text,
-        message=(entry.get("message") or f"failed rule: {text.strip()}").strip(),
+        title=title,
+        message=title if entry.get("message") else f"failed rule: {title}",
         message_expression=expression,
         reason=reason,
         at=at,

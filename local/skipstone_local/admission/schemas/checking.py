@@ -22,6 +22,8 @@ from skipstone_local.admission.schemas.nodes import Bounds, Node
 
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
 _EXACT = 2**53 - 1
+#: Part of a number that counts as nothing.
+_SMALL = 1e-9
 Count = int | float
 
 
@@ -63,7 +65,7 @@ def _type_failure(path: str, under: str, wanted: str, given: str) -> FieldFailur
 
 def _check_type(value: Any, node: Node, path: str, under: str) -> Failures:
     given, given_format = _type_of(value)
-    is_number = given == "number" and "integer" in node.types and value.is_integer() and abs(value) <= _EXACT
+    is_number = given == "number" and "integer" in node.types and is_whole(value)
     fits = given in node.types or is_number or (given == "integer" and "number" in node.types)
     if node.format:
         if not fits and not isinstance(value, str | list):
@@ -71,6 +73,14 @@ def _check_type(value: Any, node: Node, path: str, under: str) -> Failures:
         if isinstance(value, str | list):
             return []
     return [] if fits or not node.types else [_type_failure(path, under, ",".join(node.types), given)]
+
+
+def is_whole(number: float) -> bool:
+    """Whether Kubernetes' OpenAPI library takes a float for an integer, which it does when the fraction is small."""
+    if number.is_integer() or number < 0:
+        return number.is_integer() and abs(number) <= _EXACT
+    below = float(int(number))
+    return number <= _EXACT and below > 0 and (number - below) / (number + below) < _SMALL
 
 
 def _type_of(value: Any) -> tuple[str, str]:
@@ -136,10 +146,15 @@ def _check_list(items: list[Any], node: Node, path: str, old: Any, under: str) -
 
 
 def _check_enum(value: Any, node: Node, at: str) -> Failures:
-    if not node.enum or any(is_same(value, allowed) for allowed in node.enum):
+    if not node.enum or any(_is_enumerated(value, allowed) for allowed in node.enum):
         return []
     supported = tuple(allowed if isinstance(allowed, str) else to_json(allowed) for allowed in node.enum)
     return [unsupported(at, value, supported)]
+
+
+def _is_enumerated(value: Any, allowed: Any) -> bool:
+    are_numbers = {type(value), type(allowed)} <= {int, float}
+    return bool(value == allowed) if are_numbers else is_same(value, allowed)
 
 
 def _check_object(value: dict[str, Any], node: Node, path: str, old: Any, under: str) -> Failures:

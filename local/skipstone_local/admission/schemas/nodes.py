@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from skipstone_local.admission.failures import JsonObject
@@ -54,7 +54,10 @@ class Node:
     rules: tuple[JsonObject, ...]
     items: Node | None
     additional: Node | None
-    properties: dict[str, Node] = field(default_factory=dict)
+    properties: dict[str, Node]
+    #: A default is below, and a list of the type set or map is here or below: else nobody need look.
+    has_defaults: bool
+    has_keys: bool
 
     def child(self, name: str) -> Node | None:
         """The schema of a field or an entry, or None."""
@@ -64,11 +67,16 @@ class Node:
 def parse_schema(schema: JsonObject, path: str = "") -> Node:
     """Return the tree of ``schema``; raises UnknownKeywordError, which names the keyword and its path."""
     _check_keywords(schema, path)
-    items, additional = schema.get("items"), schema.get("additionalProperties")
-    given = schema.get("format", "")
-    text = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else (schema.get("type"),)
+    items, additional = (
+        parse_schema(schema[word], f"{path}{place}") if word in schema else None
+        for word, place in (("items", "[]"), ("additionalProperties", ".*"))
+    )
+    properties = {name: parse_schema(inner, f"{path}.{name}") for name, inner in schema.get("properties", {}).items()}
+    below = [*properties.values(), *(inner for inner in (items, additional) if inner is not None)]
+    given, list_type = schema.get("format", ""), schema.get("x-kubernetes-list-type", "")
+    types = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else (schema.get("type"),)
     return Node(
-        types=tuple(name for name in text if name),
+        types=tuple(name for name in types if name),
         nullable=bool(schema.get("nullable")),
         format=given if given in _CHECKED_FORMATS else "",
         enum=tuple(schema.get("enum", ())),
@@ -78,15 +86,15 @@ def parse_schema(schema: JsonObject, path: str = "") -> Node:
         length=Bounds(schema.get("minLength"), schema.get("maxLength")),
         size=Bounds(schema.get("minItems"), schema.get("maxItems")),
         width=Bounds(schema.get("minProperties"), schema.get("maxProperties")),
-        list_type=schema.get("x-kubernetes-list-type", ""),
+        list_type=list_type,
         map_keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
         preserve=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         rules=tuple(schema.get(RULES, ())),
-        items=parse_schema(items, f"{path}[]") if items is not None else None,
-        additional=parse_schema(additional, f"{path}.*") if additional is not None else None,
-        properties={
-            name: parse_schema(inner, f"{path}.{name}") for name, inner in schema.get("properties", {}).items()
-        },
+        items=items,
+        additional=additional,
+        properties=properties,
+        has_defaults=any(inner.default is not None or inner.has_defaults for inner in below),
+        has_keys=list_type in ("set", "map") or any(inner.has_keys for inner in below),
     )
 
 

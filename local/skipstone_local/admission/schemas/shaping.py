@@ -54,7 +54,7 @@ def prune_nulls(value: Any, node: Node | None) -> None:
 
 def set_defaults(value: Any, node: Node | None) -> None:
     """Set fields that are absent, or null without being nullable, to their defaults."""
-    if node is None:
+    if node is None or not node.has_defaults:
         return
     if isinstance(value, dict):
         _default_fields(value, node)

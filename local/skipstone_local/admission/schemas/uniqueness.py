@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from skipstone_local.admission.failures import DUPLICATE, INVALID, Failures, FieldFailure
-from skipstone_local.admission.gotext import to_json
 from skipstone_local.admission.schemas.nodes import Node
 
 
 def find_duplicates(value: Any, node: Node, path: str = "") -> Failures:
     """Return a failure for the second of each item of a set, or key of a map, at ``path`` and below."""
-    found: Failures = []
-    if isinstance(value, list):
-        found += _of_list(value, node, path)
-        if node.items is not None:
-            for index, item in enumerate(value):
-                found += find_duplicates(item, node.items, f"{path}[{index}]")
+    if not node.has_keys:
+        return []
+    found = _of_list(value, node, path) if isinstance(value, list) else []
+    for item, inner, at in _parts(value, node, path):
+        found += find_duplicates(item, inner, at)
+    return found
+
+
+def _parts(value: Any, node: Node, path: str) -> Iterator[tuple[Any, Node, str]]:
+    if isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            yield item, node.items, f"{path}[{index}]"
     elif isinstance(value, dict):
         for name, item in value.items():
             inner = node.properties.get(name)
             if inner is not None:
-                found += find_duplicates(item, inner, f"{path}.{name}" if path else name)
+                yield item, inner, f"{path}.{name}" if path else name
             elif node.additional is not None:
-                found += find_duplicates(item, node.additional, f"{path}[{name}]")
-    return found
+                yield item, node.additional, f"{path}[{name}]"
 
 
 def _of_list(items: list[Any], node: Node, path: str) -> Failures:
@@ -41,11 +46,18 @@ def _of_list(items: list[Any], node: Node, path: str) -> Failures:
 
 
 def _second_ones(items: list[Any]) -> list[int]:
-    seen: dict[str, int] = {}
+    seen: dict[Any, int] = {}
     found = []
     for index, item in enumerate(items):
-        text = f"{type(item).__name__} {to_json(item)}"
-        seen[text] = seen.get(text, 0) + 1
-        if seen[text] == 2:
+        mark = _mark(item)
+        seen[mark] = seen.get(mark, 0) + 1
+        if seen[mark] == 2:
             found.append(index)
     return found
+
+
+def _mark(value: Any) -> Any:
+    """Return what equals that of another value when both are the same, types of numbers included."""
+    if isinstance(value, dict):
+        return frozenset((name, _mark(item)) for name, item in value.items())
+    return tuple(map(_mark, value)) if isinstance(value, list) else (type(value), value)
