@@ -43,7 +43,7 @@ if [ -n "${AWS_ACCESS_KEY_ID:-}" ] && [ -n "${AWS_SECRET_ACCESS_KEY:-}" ]; then
 fi
 
 if [ "${1:-}" = app ]; then
-  exec python "/opt/skipstone/apps/${2:?which app?}.py"
+  exec python -P -m "skipstone.apps.${2:?which app?}"
 fi
 
 if [ "${1:-}" != executor ]; then

@@ -202,6 +202,7 @@ class Reason(StrEnum):
     DRIVER_LOST = "DriverLost", "The driver pod was deleted or evicted; this does not count as an attempt."
     OUT_OF_MEMORY = "OutOfMemory", "The driver or an executor ran out of memory; the message names what to raise."
     DISK_FULL = "DiskFull", "There is no room left on the Warehouse's volume or on the scratch volume of a pod."
+    JAVA_MISSING = "JavaMissing", "The run needs Spark, and there is no Java that Spark can use; only outside of pods."
     JVM_LOST = "JvmLost", "The JVM of the driver ended or does not answer; the message says how it ended."
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "All attempts failed and the commit is proven absent."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "spec.activeDeadlineSeconds passed and the commit is proven absent."

@@ -191,6 +191,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.DRIVER_LOST: "Wait: the next attempt starts by itself; look at the node if it happens again.",
     Reason.OUT_OF_MEMORY: "Raise the field of the Warehouse that the message names; the next attempt starts by itself.",
     Reason.DISK_FULL: "Free or add room on the volume that the message names; the next attempt starts by itself.",
+    Reason.JAVA_MISSING: "Install Java 17 or newer, or name it by JAVA_HOME, and create the job again.",
     Reason.JVM_LOST: "Raise the field of the Warehouse that the message names; the next attempt starts by itself.",
     Reason.BACKOFF_LIMIT_EXCEEDED: (
         "Correct what the message names, then create the job again: its rows are not in the table."

@@ -122,6 +122,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
         service_account=settings.service_account,
         image_pull_policy=settings.image_pull_policy,
         image_pull_secrets=settings.image_pull_secrets,
+        executors=settings.executors,
     )
     lease = Lease(
         store=KubeLeaseStore(kube, settings.operator_namespace, settings.lease_name),
@@ -202,7 +203,8 @@ class Operator:
         Raises AccessGained when one of the ``barred`` namespaces can be watched.
         """
         self.metrics.watch_operator(lambda: self.lease.is_held, self._measure_resync)
-        self.metrics.serve(self.settings.metrics_port)
+        if self.settings.metrics_port:
+            self.metrics.serve(self.settings.metrics_port)
         try:
             if self.settings.dashboard_port:
                 await self.dashboard.serve(self.settings.dashboard_port)

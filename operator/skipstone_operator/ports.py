@@ -237,12 +237,16 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RunDefaults:
-    """What a Warehouse leaves open: from the chart's values."""
+    """What a Warehouse leaves open: from the chart's values.
+
+    ``executors``: whether runs may have executor pods; else everything runs in the driver, whatever a Warehouse says.
+    """
 
     image: str
     service_account: str
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
+    executors: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+SWITCH = ("on", "off")
 MAX_WORKERS = 256
 
 
@@ -24,7 +25,10 @@ class BadSetting(SkipstoneError):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How this operator runs. ``identity`` tells it from others in the Lease; ``dashboard_port`` 0: no dashboard."""
+    """How this operator runs. ``identity`` tells it from others in the Lease; a port 0: nothing is served there.
+
+    ``executors``: whether runs may have executor pods; else everything runs in the driver.
+    """
 
     namespaces: tuple[str, ...]
     operator_namespace: str
@@ -35,6 +39,7 @@ class Settings:
     lease_name: str = "skipstone-operator"
     log_level: str = "info"
     workers: int = 8
+    executors: bool = True
     identity: str = ""
     probe_port: int = 8080
     metrics_port: int = 8081
@@ -54,9 +59,10 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         lease_name=read.name("LEASE_NAME", SUBDOMAIN, default="skipstone-operator"),
         log_level=read.choice("LOG_LEVEL", LOG_LEVELS, default="info"),
         workers=read.number("WORKERS", 1, MAX_WORKERS, default=8),
+        executors=read.choice("EXECUTORS", SWITCH, default="on") == "on",
         identity=environment.get("POD_NAME", ""),
-        probe_port=read.number("PROBE_PORT", 1, 65535, default=8080),
-        metrics_port=read.number("METRICS_PORT", 1, 65535, default=8081),
+        probe_port=read.number("PROBE_PORT", 0, 65535, default=8080),
+        metrics_port=read.number("METRICS_PORT", 0, 65535, default=8081),
         dashboard_port=read.number("DASHBOARD_PORT", 0, 65535, default=0),
     )
 

@@ -36,13 +36,13 @@ class Watch:
 
 
 async def run_watch(watch: Watch, namespaces: tuple[str, ...], probe_port: int) -> None:
-    """Watch until SIGTERM (returns). Raises when a watch stream cannot be kept up."""
+    """Watch until SIGTERM (returns). Raises when a watch stream cannot be kept up. ``probe_port`` 0: no probe."""
     await kopf.operator(
         registry=build_registry(watch),
         settings=kopf.OperatorSettings(),
         namespaces=namespaces,
         standalone=True,
-        liveness_endpoint=f"http://0.0.0.0:{probe_port}/healthz",
+        liveness_endpoint=f"http://0.0.0.0:{probe_port}/healthz" if probe_port else None,
     )
 
 

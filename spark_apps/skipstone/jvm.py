@@ -8,7 +8,9 @@ programs. Only the standard library may be imported here.
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -26,6 +28,12 @@ _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 #: Neither the JVM nor its Python workers open the catalog, and what they write to the log nobody masks.
 _CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 _POLL_SECONDS = 0.02
+#: The oldest Java that Spark runs on.
+_OLDEST_JAVA = 17
+_WAY_OUT = (
+    f"install Java {_OLDEST_JAVA} or newer (Debian and Ubuntu: apt install openjdk-17-jre-headless, macOS: brew "
+    "install openjdk@17), or set JAVA_HOME to one"
+)
 #: How long a JVM that does not answer may take to end, so that its exit code is known: it removes its files first.
 _END_SECONDS = 30.0
 _started: StartedJvm | None = None
@@ -65,11 +73,39 @@ def event_log_folder(run_id: str) -> Path:
     return Path(tempfile.gettempdir()) / f"skipstone-events-{run_id}"
 
 
+def find_java_problem(environment: Mapping[str, str]) -> str | None:
+    """Why Spark cannot start its JVM here, in one sentence with a way out; None when nothing speaks against it.
+
+    Looks where Spark looks: in JAVA_HOME, else in PATH. Starts nothing.
+    """
+    home = environment.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", os.defpath))
+    if java is None:
+        return f"this run needs Spark, and there is no Java in {home or 'PATH'}: {_WAY_OUT}"
+    version = _java_version(Path(java).resolve())
+    if version is not None and version < _OLDEST_JAVA:
+        return f"this run needs Spark, which does not run on Java {version} ({java}): {_WAY_OUT}"
+    return None
+
+
+def _java_version(java: Path) -> int | None:
+    """The number of a release as the file beside ``bin`` tells it: 17 for "17.0.15", 8 for "1.8.0_402"."""
+    try:
+        told = (java.parents[1] / "release").read_text()
+    except (OSError, IndexError):
+        return None
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
 def start_jvm() -> None:
-    """Start the JVM of this pod's session. Does nothing outside of pods: there nobody said what it should be like."""
+    """Start the JVM of this pod's session. Does nothing outside of pods: there nobody said what it should be like.
+
+    Nor without Java: the session that needs it says so.
+    """
     global _started
     arguments, home = os.environ.get(SUBMIT_ARGUMENTS), os.environ.get("SPARK_HOME")
-    if _started is not None or PORT in os.environ or not arguments or not home:
+    if _started is not None or PORT in os.environ or not arguments or not home or find_java_problem(os.environ):
         return
     connection = Path(tempfile.mkdtemp(prefix="jvm-")) / "connection"
     options = ["--conf", f"spark.driver.extraJavaOptions={JVM_OPTIONS}"]

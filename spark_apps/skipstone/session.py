@@ -12,8 +12,10 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 from skipstone_core.contract.requests import JobRequest
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
 
-from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, event_log_folder, use_jvm
+from skipstone.jvm import JVM_OPTIONS, PORT, SUBMIT_ARGUMENTS, event_log_folder, find_java_problem, use_jvm
 
 #: Right answers depend on these, or our tasks are made for them; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
@@ -63,7 +65,10 @@ def spark_session(request: JobRequest) -> SparkSession:
     """The session of this process, started when there is none.
 
     Forced whatever the properties say: UTC, exact column names, ANSI, no ignored files, no speculation.
+    Raises BadSpec when there is no Java for it.
     """
+    if PORT not in os.environ and (problem := find_java_problem(os.environ)):
+        raise BadSpec(Reason.JAVA_MISSING, problem)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = dict(FORCED) if SUBMIT_ARGUMENTS in os.environ else {**LOCAL, **FORCED}

@@ -145,4 +145,4 @@ def _run(
     killer = Killer(*fate)
     for owner, name in _STEPS[application]:
         killer.watch(owner, name)
-    runpy.run_path(str(ROOT / "spark_apps" / f"{application}.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "spark_apps" / "skipstone" / "apps" / f"{application}.py"), run_name="__main__")

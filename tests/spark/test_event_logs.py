@@ -36,7 +36,7 @@ from tests.spark.load_bed import Bed, csv
 from tests.storages import ROOM, credentials, little_room, s3_home, s3_ref
 
 ROOT = Path(__file__).parents[2]
-APPS = ROOT / "spark_apps"
+APPS = ROOT / "spark_apps" / "skipstone" / "apps"
 EXAMPLE = ROOT / "examples" / "history-server.yaml"
 SPARK = Path(pyspark.__file__).parent
 START_SECONDS = 300

@@ -276,7 +276,7 @@ def run_application(request: str, folder: Path) -> Iterator[JobReport]:
         "SKIPSTONE_REQUEST": str(folder / "request.json"),
         "SKIPSTONE_REPORT": str(folder / "report.json"),
     }
-    app = ROOT / "spark_apps" / "reindex.py"
+    app = ROOT / "spark_apps" / "skipstone" / "apps" / "reindex.py"
     ended = subprocess.run([sys.executable, str(app)], env=settings, check=False, timeout=800, capture_output=True)
     assert ended.returncode == 0, ended.stderr.decode()
     yield JobReport.from_json((folder / "report.json").read_text())

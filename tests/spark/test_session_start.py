@@ -44,7 +44,7 @@ print(json.dumps(told | {"launched by PySpark": SparkContext._gateway.proc is no
 """
 UNUSED = "from skipstone.jvm import start_jvm; start_jvm()"
 ENDED = "from skipstone.jvm import start_jvm, use_jvm; start_jvm(); use_jvm()"
-APPS = Path(__file__).parents[2] / "spark_apps"
+APPS = Path(__file__).parents[2] / "spark_apps" / "skipstone" / "apps"
 REQUEST = JobRequest(
     kind=RunKind.CHECK,
     run_id="one",

@@ -62,7 +62,8 @@ end_with(run)
 """
 
 
-SCRIPTS = [path for path in (Path(__file__).parents[2] / "spark_apps").glob("*.py") if "run_app(" in path.read_text()]
+APPS = Path(__file__).parents[2] / "spark_apps" / "skipstone" / "apps"
+SCRIPTS = [path for path in APPS.glob("*.py") if "run_app(" in path.read_text()]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

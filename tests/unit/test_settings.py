@@ -18,7 +18,7 @@ def test_what_is_not_set_has_a_default() -> None:
     assert (settings.operator_namespace, settings.spark_image) == ("skipstone", "skipstone/spark:1")
     assert (settings.image_pull_policy, settings.image_pull_secrets) == ("IfNotPresent", ())
     assert (settings.service_account, settings.lease_name) == ("skipstone-spark", "skipstone-operator")
-    assert (settings.log_level, settings.workers) == ("info", 8)
+    assert (settings.log_level, settings.workers, settings.executors) == ("info", 8, True)
     assert (settings.probe_port, settings.metrics_port, settings.dashboard_port) == (8080, 8081, 0)
 
 
@@ -32,6 +32,7 @@ def test_everything_can_be_set() -> None:
             "SKIPSTONE_LEASE_NAME": "mine",
             "SKIPSTONE_LOG_LEVEL": "DEBUG",
             "SKIPSTONE_WORKERS": "3",
+            "SKIPSTONE_EXECUTORS": "off",
             "SKIPSTONE_PROBE_PORT": "9000",
             "SKIPSTONE_METRICS_PORT": "9001",
             "SKIPSTONE_DASHBOARD_PORT": "9002",
@@ -41,6 +42,7 @@ def test_everything_can_be_set() -> None:
     assert (settings.image_pull_policy, settings.image_pull_secrets) == ("Never", ("one", "two"))
     assert (settings.service_account, settings.lease_name) == ("runner", "mine")
     assert (settings.log_level, settings.workers, settings.identity) == ("debug", 3, "operator-0")
+    assert not settings.executors
     assert (settings.probe_port, settings.metrics_port, settings.dashboard_port) == (9000, 9001, 9002)
 
 

@@ -1,6 +1,6 @@
 """The load run: files in, one segment out, committed at most once.
 
-Called by ``spark_apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
+Called by ``apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
 JVM, and starts none for a small load of plain files.
 """
 

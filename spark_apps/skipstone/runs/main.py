@@ -42,6 +42,8 @@ from skipstone.scrubbing import ScrubbingFormatter, scrubbed
 from skipstone.tables.catalogs import CatalogLockedError
 
 Run = Callable[[JobRequest, Reporter], JobReport]
+#: What Linux knows of this process.
+_KERNEL = Path("/proc/self/stat")
 _log = logging.getLogger(__name__)
 
 _EXITS = {
@@ -92,9 +94,11 @@ def _tell_start(reporter: Reporter) -> None:
 
 
 def process_age() -> float:
-    """Seconds since this process was started, in steps of the kernel's clock (10 ms)."""
+    """Seconds since this process was started, in steps of the kernel's clock (10 ms); 0.0 where no kernel tells."""
+    if not _KERNEL.exists():
+        return 0.0
     # Everything after the name, which may hold blanks and brackets; the start is the 22nd field of all.
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    fields = _KERNEL.read_text().rpartition(")")[2].split()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 

@@ -1,6 +1,6 @@
 """The reindex run: bring one index in sync, some segments at a time, then merge its files when there are many.
 
-Called by ``spark_apps/reindex.py`` through ``run_app``. What is finished is committed at once, so whatever ends
+Called by ``apps/reindex.py`` through ``run_app``. What is finished is committed at once, so whatever ends
 a run early, the next one goes on where it stopped. Starts a JVM only when there is something to build.
 """
 

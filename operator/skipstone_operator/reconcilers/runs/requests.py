@@ -143,7 +143,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
         owner_name=owner.meta.name,
         owner_uid=owner.meta.uid,
         txn=plan.txn,
-        spark=build_spark_ref(warehouse),
+        spark=build_spark_ref(warehouse, plan.defaults),
         **plan.task,
     )
     return RunManifest(
@@ -191,11 +191,11 @@ def effective_image(warehouse: WarehouseSubject, defaults: RunDefaults) -> str:
     return warehouse.spec.spark.image or defaults.image
 
 
-def build_spark_ref(warehouse: WarehouseSubject) -> SparkRef:
+def build_spark_ref(warehouse: WarehouseSubject, defaults: RunDefaults) -> SparkRef:
     """How much a Spark run may use."""
     spark = warehouse.spec.spark
     return SparkRef(
-        instances=spark.executor.instances,
+        instances=spark.executor.instances if defaults.executors else 0,
         executor_cores=spark.executor.cores,
         driver_cores=spark.driver.cores,
         small_work=spark.small_work,

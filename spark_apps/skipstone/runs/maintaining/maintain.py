@@ -1,6 +1,6 @@
 """The maintain run: the steps that are due, in their order, each with a report of its own.
 
-Called by ``spark_apps/maintain.py`` through ``run_app``. A step that fails does not keep the next one from running, and
+Called by ``apps/maintain.py`` through ``run_app``. A step that fails does not keep the next one from running, and
 when one ends the run, those before it are told. Killed at any point, the run loses only what it did not commit: nothing
 is remembered of it but what is in the table.
 """

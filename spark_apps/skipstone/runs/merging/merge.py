@@ -1,6 +1,6 @@
 """The merge run: a change feed applied to a table in one commit, reading only files that a source key can touch.
 
-Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
+Called by ``apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
 JVM, and starts none for a small merge of plain files. A conflict that planning again can fix is planned again,
 bounded; the source is not read again for it. A dry run takes the same steps up to the changed rows, and ends there.
 """

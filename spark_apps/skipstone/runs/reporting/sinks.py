@@ -1,4 +1,4 @@
-"""Where reports go: the pod's termination message and annotation, a file, or stdout.
+"""Where reports go: the pod's termination message and annotation, files, or stdout.
 
 Chosen by ``run_app`` from the environment. Must not read or change reports.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,12 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 def choose_sink(environment: Mapping[str, str]) -> ReportSink:
-    """A pod's own sink inside Kubernetes (POD_NAME), else the file of SKIPSTONE_REPORT, else stdout."""
+    """Files that whoever started this process reads, a pod's own sink inside Kubernetes (POD_NAME), or stdout.
+
+    SKIPSTONE_REPORT names the file of the report, SKIPSTONE_TERMINATION_LOG that of a pod's termination message.
+    """
+    report, message = environment.get("SKIPSTONE_REPORT"), environment.get("SKIPSTONE_TERMINATION_LOG")
+    if report and message:
+        return FolderSink(Path(report), Path(message))
     if environment.get("POD_NAME"):
         return PodSink(environment)
-    if path := environment.get("SKIPSTONE_REPORT"):
-        return FileSink(Path(path))
-    return StreamSink()
+    return FileSink(Path(report)) if report else StreamSink()
 
 
 class PodSink:
@@ -77,6 +82,36 @@ class PodSink:
             timeout=seconds,
         )
         answer.raise_for_status()
+
+
+class FolderSink:
+    """Two files for somebody who carries them to the pod: what the pod's annotation and its termination message say.
+
+    No account, no network: a run that outlives whoever started it has told all the same how it ended.
+    """
+
+    def __init__(self, report: Path, termination_log: Path) -> None:
+        """``report`` and ``termination_log`` need not exist; their folders do."""
+        self._report = report
+        self._termination_log = termination_log
+
+    def show(self, report: str) -> None:
+        """Put ``report`` in the place of the one before: a reader sees either."""
+        _replace(self._report, report)
+
+    def finish(self, report: str, short: str) -> None:
+        """Put ``report`` in its place, then ``short`` into the termination message."""
+        _replace(self._report, report)
+        _replace(self._termination_log, short)
+
+
+def _replace(path: Path, text: str) -> None:
+    unfinished = path.with_name(f"{path.name}.new")
+    with unfinished.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 class FileSink:

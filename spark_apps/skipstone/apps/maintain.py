@@ -9,10 +9,11 @@ from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
     with lean_imports():
+        from skipstone_core.contract.requests import RunKind
+
         from skipstone.runs.main import run_app
         from skipstone.runs.maintaining.maintain import run_maintain
         from skipstone.runs.maintaining.site import GivingWay
-        from skipstone_core.contract.requests import RunKind
 
     gives_way = GivingWay()
 

@@ -17,8 +17,9 @@ if __name__ == "__main__":
         start_jvm()  # while the imports below are running
 
     with lean_imports():
+        from skipstone_core.contract.requests import RunKind
+
         from skipstone.runs.main import run_app
         from skipstone.runs.merging.merge import run_dry
-        from skipstone_core.contract.requests import RunKind
 
     end_with(lambda: run_app(RunKind.DRY_RUN, run_dry))

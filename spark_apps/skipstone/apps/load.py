@@ -14,8 +14,9 @@ if __name__ == "__main__":
         start_jvm()  # while the imports below are running
 
     with lean_imports():
+        from skipstone_core.contract.requests import RunKind
+
         from skipstone.runs.load import run_load
         from skipstone.runs.main import run_app
-        from skipstone_core.contract.requests import RunKind
 
     end_with(lambda: run_app(RunKind.LOAD, run_load))

@@ -7,8 +7,9 @@ from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
     with lean_imports():
+        from skipstone_core.contract.requests import RunKind
+
         from skipstone.runs.drop import run_drop
         from skipstone.runs.main import run_app
-        from skipstone_core.contract.requests import RunKind
 
     end_with(lambda: run_app(RunKind.DROP, run_drop))
