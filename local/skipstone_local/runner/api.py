@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import queue
+import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,11 @@ REQUEST_SECONDS = 30.0
 #: How long a watch is kept; the server is asked to end it a little earlier.
 WATCH_SECONDS = 240
 PAGE = 500
+#: Seconds between two attempts to watch, and how long the end of one is waited for.
+RETRY_SECONDS, STOP_SECONDS = 0.5, 5.0
+#: What follows the last object of a list.
+LISTED_ALL = "LISTED_ALL"
+News = tuple[str, str, dict[str, Any]]
 
 
 class ApiError(OSError):
@@ -143,12 +150,19 @@ class Client:
             with suppress(OSError):
                 connection.close()
 
+    def abort(self) -> None:
+        """End what another thread waits for."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
         kept = self._connection is not None
         try:
             response = self._ask(method, path, body, kind, REQUEST_SECONDS)
             data = response.read()
-        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
             self.close()
             if not kept:
                 raise
@@ -180,13 +194,23 @@ class Client:
 
 
 class Watcher(threading.Thread):
-    """Tells ``seen`` of all objects of a collection: (True, object) as they are, (False, object) when they are gone."""
+    """Puts every change of a collection into ``news``: what happened, the collection's path, the object.
 
-    def __init__(self, login: Login, path: str, news: Any, pause: threading.Event) -> None:
-        """``news`` is a queue for (kind of change, object); ``pause`` is set when this ends."""
+    Objects are LISTED first, then comes LISTED_ALL without an object, then ADDED, MODIFIED and DELETED as they happen.
+    """
+
+    def __init__(self, login: Login, path: str, news: queue.SimpleQueue[News]) -> None:
+        """Nothing is asked yet."""
         super().__init__(name=f"watch {path}", daemon=True)
-        self._client, self._path, self._news, self._end = Client(login), path, news, pause
+        self._client, self._path, self._news = Client(login), path, news
+        self._end = threading.Event()
         self._known: dict[str, dict[str, Any]] = {}
+
+    def stop(self) -> None:
+        """Watch no more; returns when the connection is closed."""
+        self._end.set()
+        self._client.abort()
+        self.join(STOP_SECONDS)
 
     def run(self) -> None:
         """List and watch until told to end; what fails is tried again."""
@@ -217,12 +241,6 @@ class Watcher(threading.Thread):
         else:
             self._known[uid] = obj
         self._news.put((change, self._path, obj))
-
-
-#: Seconds between two attempts to watch.
-RETRY_SECONDS = 0.5
-#: What follows the last object of a list.
-LISTED_ALL = "LISTED_ALL"
 
 
 def _refuse(status: object, path: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skipstone_local.places import RootFolder
-from skipstone_local.runner.api import LISTED_ALL, ApiError, Client, Login, Watcher
+from skipstone_local.runner.api import LISTED_ALL, ApiError, Client, Login, News, Watcher
 from skipstone_local.runner.claims import bind_claim
 from skipstone_local.runner.folders import PodFolder, Stage
 from skipstone_local.runner.pods import RETRY_SECONDS, PodWork, is_terminal
@@ -26,7 +26,7 @@ STOP_SECONDS = 10.0
 #: What a node writes when it is shut down: runs count it as a loss, and begin again.
 STOP_REASON = "Terminated"
 STOP_MESSAGE = "Pod was terminated in response to imminent node shutdown."
-News = tuple[str, str, dict[str, Any]]
+STOPPED: News = ("STOPPED", "", {})
 _log = logging.getLogger(__name__)
 
 
@@ -54,22 +54,25 @@ class Runner:
 
     def __post_init__(self) -> None:
         """Make the parts; nothing is asked yet."""
-        self._news: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._watchers = [Watcher(self.login, path, self._news) for path in (PODS, CLAIMS)]
         self._client = Client(self.login)
         self._work = PodWork(self.root, self._client, self.plane)
-        self._end, self._listed = threading.Event(), threading.Event()
+        self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
 
     def start(self) -> None:
         """Begin; processes that an earlier runner started are taken over."""
-        for path in (PODS, CLAIMS):
-            Watcher(self.login, path, self._news, self._end).start()
+        for watcher in self._watchers:
+            watcher.start()
         self._thread.start()
 
     def stop(self) -> None:
         """End all processes, tell how each ended, and stop; what cannot be told now is told by the next runner."""
         self._end.set()
-        self._news.put(None)
+        self._news.put(STOPPED)
+        for watcher in self._watchers:
+            watcher.stop()
         self._thread.join()
         self._stop_processes()
         self._client.close()
@@ -92,14 +95,13 @@ class Runner:
         with suppress(queue.Empty):
             news = self._news.get(timeout=self._pause())
             while True:
-                if news is not None:
-                    self._take(*news)
+                self._take(*news)
                 news = self._news.get_nowait()
 
     def _take(self, change: str, path: str, obj: dict[str, Any]) -> None:
-        if change == LISTED_ALL:
-            if path == PODS:
-                self._find_strays()
+        if change == LISTED_ALL and path == PODS:
+            self._find_strays()
+        if not obj:
             return
         uid = obj["metadata"]["uid"]
         if path == CLAIMS:
@@ -125,7 +127,6 @@ class Runner:
         pods = self.root.pod("x").parent
         if pods.is_dir():
             self._gone |= {path.name for path in pods.iterdir()} - set(self._pods)
-        self._listed.set()
 
     def _pause(self) -> float | None:
         """Seconds until the next look is due; None: only news make one due."""

@@ -1,0 +1,238 @@
+"""The process that serves a folder: API server, runner and operator, until everything is settled or for good."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skipstone_cli.cluster.kubeconfig import Access, load_login
+from skipstone_cli.cluster.transport import Transport
+from skipstone_cli.errors import CliError
+from skipstone_cli.kinds import GROUP
+
+from skipstone_local.client.manifests import Manifest, read_manifests
+from skipstone_local.client.objects import Objects
+from skipstone_local.places import RootFolder, find_root
+from skipstone_local.runner.api import Client, Login
+from skipstone_local.runner.kubelet import Runner
+from skipstone_local.runner.programs import DataPlane
+from skipstone_local.server import AlreadyServed, serving
+from skipstone_local.up.following import NAMESPACES, Follower, Tell, choose_namespaces
+from skipstone_local.up.operators import OperatorFails, OperatorProcess
+
+EXIT_WELL, EXIT_FAILED, EXIT_STOPPED = 0, 1, 130
+#: A command that serves the folder for itself ends sooner than this.
+COMMAND_SECONDS = 5.0
+PAUSE_SECONDS = 0.1
+#: The log is begun again when it is longer than this.
+MAX_LOG_BYTES = 32 << 20
+#: Characters that addresses of files, properties or shells read as something else.
+_MISREAD = re.compile(r"[\x00-\x1f\x7f#?%\\\"'`$,;:]")
+
+
+class BadRoot(CliError):
+    """The root folder cannot hold tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """How to serve. ``once``: end as soon as everything is settled; ``python``: an interpreter with the data plane.
+
+    ``namespace``: of objects that name none.
+    """
+
+    once: bool = False
+    python: str = sys.executable
+    namespace: str = "default"
+
+
+def run(root: Path, manifests: Sequence[str], options: UpOptions, tell: Tell, host: Mapping[str, str]) -> int:
+    """Serve ``root``: apply ``manifests`` (files, folders or -), run what they ask for, show it; the exit code.
+
+    0: told to stop, or all is well; 1: something failed, with its sentence; 130: stopped before it was settled, with
+    ``once``. A folder that another process serves is not served twice: its objects are applied there and waited for.
+    ``host``: the variables that runs inherit. Raises CliError and OSError.
+    """
+    folder = _check(find_root(root))
+    bodies = read_manifests(manifests) if manifests else []
+    stopped = threading.Event()
+    with _signals(stopped):
+        end = time.monotonic() + COMMAND_SECONDS
+        while True:
+            try:
+                with serving_all(folder, options, tell, host) as service:
+                    return service.work(bodies, stopped, options)
+            except AlreadyServed:
+                if time.monotonic() >= end:
+                    return _follow(folder, bodies, stopped, options, tell)
+            time.sleep(PAUSE_SECONDS)
+
+
+@dataclass
+class Service:
+    """The parts that serve a folder, while they run."""
+
+    kubeconfig: Path
+    operator: OperatorProcess
+    runner: Runner
+    follower: Follower
+
+    def work(self, manifests: Sequence[Manifest], stopped: threading.Event, options: UpOptions) -> int:
+        """Apply, then take what happens until told to stop or, once, until everything is settled; the exit code."""
+        refused = _apply(self.kubeconfig, manifests, options.namespace, self.follower.tell)
+        self.follower.expect_changes()
+        settled = False
+        while not stopped.is_set():
+            self.look()
+            if settled != self.follower.is_settled():
+                settled = not settled
+                if settled:
+                    _tell_settled(self.follower, "" if options.once else "; stop with Ctrl-C")
+            if settled and options.once:
+                return EXIT_FAILED if refused or self.follower.find_failures() else EXIT_WELL
+        return EXIT_STOPPED if options.once else EXIT_WELL
+
+    def look(self) -> None:
+        """Take what happened in a moment, and look after the operator. Raises CliError when it cannot be kept."""
+        self.follower.take_news()
+        wanted = set(self.follower.namespaces)
+        if wanted - set(self.operator.namespaces):
+            self.operator.change(tuple(sorted(wanted)))
+        try:
+            self.operator.keep()
+        except OperatorFails as error:
+            raise CliError(str(error)) from error
+
+
+@contextmanager
+def serving_all(folder: RootFolder, options: UpOptions, tell: Tell, host: Mapping[str, str]) -> Iterator[Service]:
+    """Serve ``folder`` inside the block with all that runs need; afterwards nothing of it runs.
+
+    Raises AlreadyServed and OSError.
+    """
+    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    operator = OperatorProcess(folder.log)
+    with _logging(folder.log):
+        operator.prepare()
+        try:
+            with serving(folder.path) as kubeconfig:
+                login = Login.load(kubeconfig)
+                runner = Runner(folder, login, DataPlane.find(options.python, host))
+                follower = Follower(login, tell, runner.count_running)
+                runner.start()
+                operator.begin(kubeconfig, _find_namespaces(login))
+                follower.start()
+                try:
+                    yield Service(kubeconfig, operator, runner, follower)
+                finally:
+                    follower.stop()
+                    operator.stop()
+                    runner.stop()
+        finally:
+            operator.stop()
+
+
+def _follow(
+    folder: RootFolder, manifests: Sequence[Manifest], stopped: threading.Event, options: UpOptions, tell: Tell
+) -> int:
+    """Apply to the process that serves the folder, and wait until everything is settled there."""
+    tell(f"{folder.path} is served by another process: what is applied runs there")
+    refused = _apply(folder.kubeconfig, manifests, options.namespace, tell)
+    follower = Follower(Login.load(folder.kubeconfig), tell, lambda: 0)
+    follower.start()
+    try:
+        while not stopped.is_set():
+            follower.take_news()
+            if follower.is_settled():
+                _tell_settled(follower, "")
+                return EXIT_FAILED if refused or follower.find_failures() else EXIT_WELL
+        return EXIT_STOPPED
+    finally:
+        follower.stop()
+
+
+def _apply(kubeconfig: Path, manifests: Sequence[Manifest], namespace: str, tell: Tell) -> int:
+    """Apply all manifests, those of Kubernetes' own kinds first; how many were refused. Raises CliError."""
+    if not manifests:
+        return 0
+    login = load_login(Access(kubeconfig=str(kubeconfig), namespace=namespace))
+    objects, refused = Objects(Transport(login, on_warning=tell), namespace), 0
+    for manifest in sorted(manifests, key=_is_ours):
+        try:
+            objects.apply(manifest.body)
+        except CliError as error:
+            tell(f"refused: {manifest}: {error}")
+            refused += 1
+    return refused
+
+
+def _is_ours(manifest: Manifest) -> bool:
+    return str(manifest.body.get("apiVersion", "")).startswith(f"{GROUP}/")
+
+
+def _tell_settled(follower: Follower, then: str) -> None:
+    for judged in follower.find_failures():
+        follower.tell(f"failed: {judged.line}")
+    follower.tell(follower.sum_up() + then)
+
+
+def _find_namespaces(login: Login) -> tuple[str, ...]:
+    items, _ = Client(login).list(NAMESPACES)
+    return choose_namespaces(item["metadata"]["name"] for item in items)
+
+
+def _check(folder: RootFolder) -> RootFolder:
+    """The folder, whose path becomes part of addresses of files. Raises BadRoot."""
+    if misread := _MISREAD.search(str(folder.path)):
+        raise BadRoot(
+            f"{str(folder.path)!r} cannot be the folder of tables, since addresses of files cannot hold "
+            f"{misread[0]!r}: choose another by --root or SKIPSTONE_LOCAL"
+        )
+    return folder
+
+
+@contextmanager
+def _signals(stopped: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM ask to stop; once more, they end the process as they do without this."""
+
+    def stop(number: int, _: Any) -> None:
+        stopped.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _logging(log: Path) -> Iterator[None]:
+    """Log to the folder inside the block, not to the terminal."""
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
+    handler = logging.FileHandler(log)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()

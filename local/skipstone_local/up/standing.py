@@ -1,0 +1,101 @@
+"""How all objects of a folder stand together, and whether anything is left to wait for. Pure.
+
+By the rules of kstatus: Reconciling is in progress, Stalled has failed. What waits for an object that has failed, or
+that does not exist, waits in vain: it counts as failed, too, as long as nobody does anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from skipstone_cli.kinds import TABLE, WAREHOUSE, ResourceKind
+from skipstone_cli.reading import JsonObject, field_of, name_of, namespace_of, text_of, uid_of
+from skipstone_cli.views.standings import Assessment, State, conditions_of, is_deleting, is_stale, judge
+
+_REFERENCES = (("warehouseRef", WAREHOUSE), ("tableRef", TABLE))
+#: A job that somebody has suspended.
+_SUSPENDED = "Suspended"
+
+
+class Standing(StrEnum):
+    """How an object stands for somebody who waits for it."""
+
+    DONE = "done"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An object and how it stands."""
+
+    kind: ResourceKind
+    obj: JsonObject
+    assessment: Assessment
+
+    @property
+    def title(self) -> str:
+        """As people write it, with its namespace if it is another than the usual one."""
+        namespace = namespace_of(self.obj)
+        place = "" if namespace == "default" else f" -n {namespace}"
+        return f"{self.kind.short}/{name_of(self.obj)}{place}"
+
+    @property
+    def line(self) -> str:
+        """One line for a terminal."""
+        said = ": ".join(part for part in (self.assessment.reason, self.assessment.message) if part)
+        return f"{self.title}  {self.assessment.state}" + (f"  {said}" if said else "")
+
+
+@dataclass
+class Board:
+    """All objects of Skipstone's kinds by uid."""
+
+    objects: dict[str, Judged] = field(default_factory=dict)
+
+    def put(self, kind: ResourceKind, obj: JsonObject) -> Judged:
+        """Take in an object as it is now."""
+        judged = Judged(kind, obj, judge(kind, obj))
+        self.objects[uid_of(obj)] = judged
+        return judged
+
+    def drop(self, obj: JsonObject) -> None:
+        """The object is gone."""
+        self.objects.pop(uid_of(obj), None)
+
+    def judge_all(self) -> Iterator[tuple[Judged, Standing]]:
+        """Every object, and how it stands."""
+        judged = tuple(self.objects.values())
+        by_name = {(each.kind.name, namespace_of(each.obj), name_of(each.obj)): each for each in judged}
+        for each in judged:
+            yield each, self._stand(each, by_name)
+
+    def _stand(self, judged: Judged, by_name: Mapping[tuple[str, str, str], Judged]) -> Standing:
+        own = stand_alone(judged)
+        if own is not Standing.OPEN or judged.assessment.state is not State.WAITING:
+            return own
+        for name, kind in _REFERENCES:
+            wanted = text_of(judged.obj, "spec", name, "name")
+            if not wanted:
+                continue
+            found = by_name.get((kind.name, namespace_of(judged.obj), wanted))
+            if found is None or self._stand(found, by_name) in (Standing.FAILED, Standing.BLOCKED):
+                return Standing.BLOCKED
+        return own
+
+
+def stand_alone(judged: Judged) -> Standing:
+    """How an object stands by what it says itself."""
+    obj, assessment = judged.obj, judged.assessment
+    if is_deleting(obj) or is_stale(obj) or assessment.state is State.UNKNOWN:
+        return Standing.OPEN
+    if assessment.state is State.FAILED:
+        return Standing.OPEN if field_of(obj, "status", "currentRun") else Standing.FAILED
+    if assessment.state is State.COMPLETE or assessment.reason == _SUSPENDED:
+        return Standing.DONE
+    reconciling = conditions_of(obj).get("Reconciling")
+    open_still = assessment.state is not State.READY or (reconciling is not None and reconciling.status == "True")
+    return Standing.OPEN if open_still else Standing.DONE
