@@ -23,9 +23,9 @@ PODS, CLAIMS = "/api/v1/pods", "/api/v1/persistentvolumeclaims"
 TICK_SECONDS = 0.05
 #: How long processes get to end when the runner stops.
 STOP_SECONDS = 10.0
-#: What a node writes when it is shut down: runs count it as a loss, and begin again.
+#: What a node writes when it is shut down: runs take it for a loss, which does not count, and begin again.
 STOP_REASON = "Terminated"
-STOP_MESSAGE = "Pod was terminated in response to imminent node shutdown."
+STOP_MESSAGE = "skipstone local was stopped"
 STOPPED: News = ("STOPPED", "", {})
 _log = logging.getLogger(__name__)
 

@@ -233,6 +233,8 @@ def read_end(pod: JsonObject, folder: PodFolder) -> Ended:
     code = int(end.get("exitCode", KILLED))
     policy = pod["spec"]["containers"][0].get("terminationMessagePolicy", "File")
     lost, late = bool(end.get("lost")), bool(end.get("deadlineExceeded"))
+    if stop.get("reason"):
+        policy = "File"  # what the log ends with says nothing about why it ends
     finished = end.get("finishedAt", "")
     return Ended(
         started=process.get("startedAt") or finished,

@@ -65,7 +65,7 @@ class DataPlane:
 
     def command(self, container: JsonObject) -> list[str]:
         """What to start for ``container``. Raises CannotMake for what is not run here."""
-        arguments = container.get("args") or ()
+        arguments = [str(argument) for argument in container.get("args") or ()]
         if container.get("command") or len(arguments) != 2 or arguments[0] != APP or not _KIND.fullmatch(arguments[1]):
             raise CannotMake(
                 f"the image {container.get('image', '')} is not run here: only runs of Skipstone are, as processes"

@@ -59,8 +59,8 @@ def _make_store(bundle: Path, certificates: list[bytes], folder: Path, environme
     shutil.copyfile(given, store)
     for number, certificate in enumerate(certificates, 1):
         (folder / "certificate.pem").write_bytes(certificate + b"\n")
-        command = [keytool, "-importcert", "-noprompt", "-keystore", store, "-storepass", _PASSWORD]
-        command += ["-alias", f"skipstone-{number}", "-file", folder / "certificate.pem"]
+        command = [str(keytool), "-importcert", "-noprompt", "-keystore", str(store), "-storepass", _PASSWORD]
+        command += ["-alias", f"skipstone-{number}", "-file", str(folder / "certificate.pem")]
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
             raise _refused(bundle, f"number {number} is not a certificate")
     return store

@@ -84,9 +84,9 @@ class PodVolumes:
 
     def _place(self, volume: JsonObject) -> Path:
         """The folder of a volume. Raises CannotMake for a kind that is not supported here."""
-        name = volume["name"]
+        name = str(volume["name"])
         if claim := volume.get("persistentVolumeClaim"):
-            return self.root.claim(self.pod["metadata"]["namespace"], claim["claimName"])
+            return self.root.claim(str(self.pod["metadata"]["namespace"]), str(claim["claimName"]))
         if "emptyDir" in volume or "ephemeral" in volume:
             return self._scratch(name)
         if "configMap" in volume or "secret" in volume:
