@@ -1,0 +1,45 @@
+"""The main job through `up`, with real drivers and without Spark: load, index, merge, maintain, read."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.local.lake import CLAIM, ROWS, Lake, index, load, merge, table, wait_for, warehouse
+
+
+def test_a_table_is_loaded_indexed_merged_and_maintained(lake: Lake) -> None:
+    lake.write_orders()
+    maintained = table(maintenance={"snapshots": {"maxAge": "1d", "minToKeep": 1}})
+    maintained["metadata"]["annotations"] = {"skipstone.dev/maintain": "now"}
+    printed = lake.run_once(
+        maintained,
+        load("a-load", "landing/*.parquet"),
+        merge("b-merge"),
+        index(maintenance="Inline"),
+        warehouse(),
+        CLAIM,
+    )
+    assert "6 of 6" not in printed
+    assert "5 of 5 objects are as their manifests ask" in printed
+    assert lake.rows() == ROWS
+    assert lake.get("SecondaryIndex", "by-price") == {}  # nobody serves the folder any more
+    with lake.serving() as process:
+        shown = wait_for(lambda: lake.get("SecondaryIndex", "by-price"), "the index", process)
+        assert shown["status"]["synced"]
+        assert lake.get("Table", "orders")["status"]["observedMaintain"] == "now"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def test_what_fails_is_told_with_its_sentence(lake: Lake) -> None:
+    bad = load("orders", "nothing/here.parquet")
+    printed = lake.run_once(CLAIM, warehouse(), table(), bad, code=1)
+    assert "failed: lj/orders" in printed
+    assert "nothing/here.parquet" in printed
+    assert lake.rows() == {}
+
+
+def test_what_waits_for_nothing_is_told(lake: Lake) -> None:
+    printed = lake.run_once(table(), load("orders", "x.parquet"), code=1)
+    assert "failed: tbl/orders  Waiting  WarehouseNotFound" in printed
+    assert "failed: lj/orders" in printed
