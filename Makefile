@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-admission soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -102,6 +102,7 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 .test-code:
 	@$(STAGE) "tests with Spark, beside those" $(MAKE) --no-print-directory test-spark
 	@$(STAGE) "unit tests, beside those" $(MAKE) --no-print-directory test-unit
+	@$(STAGE) "tests without a cluster, beside those" $(MAKE) --no-print-directory test-local
 
 test-fresh: ## `make test` in a fresh clone of the last commit with empty caches, as CI runs it
 	rm -rf .cache/fresh && git clone --quiet . .cache/fresh
@@ -123,6 +124,9 @@ test-versions: setup cluster-tools ## Schemas, rules, Roles and policies on the 
 
 test-unit: setup ## Tests of rules, decisions and kernels
 	$(PYTHON_ENV)/pytest -q -n 2 tests/unit
+
+test-local: setup ## The main job on this machine without a cluster, and deaths of what runs it
+	$(PYTHON_ENV)/pytest -q tests/local
 
 test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
@@ -189,6 +193,9 @@ soak-kill: setup cluster-tools ## Kill the operator at every write and moment, a
 
 soak-admission: setup cluster-tools ## Random manifests judged by a kube-apiserver and by `skipstone local`
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/kube/test_local_admission.py tests/kube/test_local_admission_random.py tests/kube/test_local_admission_schema.py
+
+soak-local: setup ## Kill what runs a lake on this machine, at chosen moments and at random (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -m "soak or not soak" --timeout 7200 tests/local
 
 soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
 	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py

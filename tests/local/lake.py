@@ -17,7 +17,7 @@ import duckdb
 import yaml
 from pyiceberg.catalog import load_catalog
 from skipstone_local.places import RootFolder
-from skipstone_local.runner.api import ApiError, Client, Login
+from skipstone_local.runner.api import ApiError, Client, ServerAccess
 
 PATIENCE = 600.0
 PAUSE = 0.01
@@ -142,7 +142,7 @@ class Lake:
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object as it is now; empty as long as there is none, or nobody answers."""
         try:
-            found = Client(Login.load(self.root.kubeconfig)).get(
+            found = Client(ServerAccess.load(self.root.kubeconfig)).get(
                 f"/apis/{GROUP}/namespaces/{NAMESPACE}/{PLURALS[kind]}/{name}"
             )
         except ApiError:
@@ -152,7 +152,7 @@ class Lake:
     def pods(self) -> list[dict[str, Any]]:
         """All pods; none as long as nobody answers."""
         with suppress(ApiError):
-            return Client(Login.load(self.root.kubeconfig)).list("/api/v1/pods")[0]
+            return Client(ServerAccess.load(self.root.kubeconfig)).list("/api/v1/pods")[0]
         return []
 
     def rows(self, name: str = "orders") -> dict[int, int]:

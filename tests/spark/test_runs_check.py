@@ -14,7 +14,7 @@ import pytest
 from skipstone.runs.check import check_storage, run_check
 from skipstone.runs.main import run_app
 from skipstone.runs.reporting.report import Reporter, fit_annotation, fit_termination
-from skipstone.runs.reporting.sinks import FileSink, PodSink, choose_sink
+from skipstone.runs.reporting.sinks import FileSink, FolderSink, PodSink, choose_sink
 from skipstone.storage.volume import Volume
 from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, StepReport, TableState
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
@@ -293,6 +293,17 @@ def test_a_pod_writes_its_termination_message_and_its_own_annotation(
     assert headers["Authorization"] == "Bearer t0ken"
     assert headers["Content-Type"] == "application/merge-patch+json"
     assert body == {"metadata": {"annotations": {"skipstone.dev/report": "full"}}}
+
+
+def test_a_run_whose_reports_are_carried_to_its_pod_needs_no_account(tmp_path: Path) -> None:
+    report, message = tmp_path / "report", tmp_path / "message"
+    sink = choose_sink({"POD_NAME": "p", "SKIPSTONE_REPORT": str(report), "SKIPSTONE_TERMINATION_LOG": str(message)})
+    assert isinstance(sink, FolderSink)
+    sink.show("on the way")
+    assert (report.read_text(), message.exists()) == ("on the way", False)
+    sink.finish("at the end", "short")
+    assert (report.read_text(), message.read_text()) == ("at the end", "short")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["message", "report"]
 
 
 def test_the_last_annotation_is_tried_again(pod_sink: PodSink, api_server: Any) -> None:

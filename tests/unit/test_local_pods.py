@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_local.runner.environment import CannotMake, Variable, expand, resolve
-from skipstone_local.runner.statuses import Ended, Running, State, Waiting, build_status, fit_tail, is_told
+from skipstone_local.runner.statuses import Ended, NotStarted, Running, State, build_status, fit_tail, is_told
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
@@ -105,10 +105,10 @@ def told(state: State, before: dict[str, Any] | None = None) -> tuple[dict[str, 
 
 
 def test_the_operator_reads_a_pod_that_waits() -> None:
-    _, facts = told(Waiting("CreateContainerConfigError", 'secret "keys" not found'))
+    _, facts = told(NotStarted("CreateContainerConfigError", 'secret "keys" not found'))
     assert facts.waits is not None
     assert (facts.waits.reason, facts.waits.message) == ("ContainerConfigError", 'secret "keys" not found')
-    _, facts = told(Waiting("Unschedulable", 'persistentvolumeclaim "lake" not found', volume=True))
+    _, facts = told(NotStarted("Unschedulable", 'persistentvolumeclaim "lake" not found', volume=True))
     assert facts.waits is not None
     assert facts.waits.reason == "VolumeUnavailable"
 

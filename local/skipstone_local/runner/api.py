@@ -27,14 +27,13 @@ PAGE = 500
 RETRY_SECONDS, STOP_SECONDS = 0.5, 5.0
 #: What follows the last object of a list.
 LISTED_ALL = "LISTED_ALL"
-News = tuple[str, str, dict[str, Any]]
 
 
 class ApiError(OSError):
     """The API server is away, or answered what cannot be worked with; trying again later may help."""
 
 
-class Expired(Exception):
+class VersionGone(Exception):
     """The changes since a version are not known any more: list again."""
 
 
@@ -52,7 +51,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Login:
+class ServerAccess:
     """Where the API server is, and what proves who asks."""
 
     server: str
@@ -60,12 +59,12 @@ class Login:
     context: ssl.SSLContext | None = None
 
     @staticmethod
-    def load(kubeconfig: Path) -> Login:
+    def load(kubeconfig: Path) -> ServerAccess:
         """Read a kubeconfig with one cluster and one user who has a token. Raises ApiError."""
         try:
             document = yaml.safe_load(kubeconfig.read_text())
             cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-            return Login(server=cluster["server"], token=user.get("token", ""), context=_trust(cluster))
+            return ServerAccess(server=cluster["server"], token=user.get("token", ""), context=_trust(cluster))
         except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError) as error:
             raise ApiError(f"{kubeconfig} is not a kubeconfig that can be used: {error}") from error
 
@@ -82,7 +81,7 @@ def _trust(cluster: Mapping[str, Any]) -> ssl.SSLContext | None:
 class Client:
     """Requests over one connection; for one thread."""
 
-    login: Login
+    login: ServerAccess
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     def get(self, path: str) -> dict[str, Any] | None:
@@ -120,7 +119,7 @@ class Client:
             query["continue"] = metadata["continue"]
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Changes of a collection after ``version``, until the server ends it. Raises ApiError and Expired."""
+        """Changes of a collection after ``version``, until the server ends it. Raises ApiError and VersionGone."""
         query = urlencode(
             {
                 "watch": "1",
@@ -193,13 +192,22 @@ class Client:
         return http.client.HTTPConnection(host, timeout=seconds)
 
 
+@dataclass(frozen=True)
+class News:
+    """What happened in the collection ``path`` to ``object``, which is empty for LISTED_ALL."""
+
+    change: str
+    path: str
+    object: dict[str, Any] = field(default_factory=dict)
+
+
 class Watcher(threading.Thread):
-    """Puts every change of a collection into ``news``: what happened, the collection's path, the object.
+    """Puts every change of a collection into ``news``.
 
     Objects are LISTED first, then comes LISTED_ALL without an object, then ADDED, MODIFIED and DELETED as they happen.
     """
 
-    def __init__(self, login: Login, path: str, news: queue.SimpleQueue[News]) -> None:
+    def __init__(self, login: ServerAccess, path: str, news: queue.SimpleQueue[News]) -> None:
         """Nothing is asked yet."""
         super().__init__(name=f"watch {path}", daemon=True)
         self._client, self._path, self._news = Client(login), path, news
@@ -215,7 +223,7 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """List and watch until told to end; what fails is tried again."""
         while not self._end.is_set():
-            with suppress(ApiError, Expired):
+            with suppress(ApiError, VersionGone):
                 self._follow()
             self._end.wait(RETRY_SECONDS)
 
@@ -227,7 +235,7 @@ class Watcher(threading.Thread):
                 self._tell("DELETED", gone)
         for item in items:
             self._tell("LISTED", item)
-        self._news.put((LISTED_ALL, self._path, {}))
+        self._news.put(News(LISTED_ALL, self._path))
         while not self._end.is_set():
             for change, obj in self._client.watch(self._path, version):
                 version = obj["metadata"]["resourceVersion"]
@@ -240,12 +248,12 @@ class Watcher(threading.Thread):
             self._known.pop(uid, None)
         else:
             self._known[uid] = obj
-        self._news.put((change, self._path, obj))
+        self._news.put(News(change, self._path, obj))
 
 
 def _refuse(status: object, path: str) -> None:
     if status == 410:
-        raise Expired(path)
+        raise VersionGone(path)
     raise ApiError(f"watch {path}: {status}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skipstone_local.places import RootFolder
-from skipstone_local.runner.api import LISTED_ALL, ApiError, Client, Login, News, Watcher
+from skipstone_local.runner.api import LISTED_ALL, ApiError, Client, News, ServerAccess, Watcher
 from skipstone_local.runner.claims import bind_claim
 from skipstone_local.runner.folders import PodFolder, Stage
 from skipstone_local.runner.pods import RETRY_SECONDS, PodWork, is_terminal
@@ -26,7 +26,7 @@ STOP_SECONDS = 10.0
 #: What a node writes when it is shut down: runs take it for a loss, which does not count, and begin again.
 STOP_REASON = "Terminated"
 STOP_MESSAGE = "skipstone local was stopped"
-STOPPED: News = ("STOPPED", "", {})
+STOPPED = News("STOPPED", "")
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Runner:
     """Runs the pods that the API server at ``login`` has, below ``root``. ``start`` it, then ``stop`` it."""
 
     root: RootFolder
-    login: Login
+    login: ServerAccess
     plane: DataPlane
     _pods: dict[str, _Held] = field(default_factory=dict, init=False)
     _claims: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
@@ -95,10 +95,11 @@ class Runner:
         with suppress(queue.Empty):
             news = self._news.get(timeout=self._pause())
             while True:
-                self._take(*news)
+                self._take(news)
                 news = self._news.get_nowait()
 
-    def _take(self, change: str, path: str, obj: dict[str, Any]) -> None:
+    def _take(self, news: News) -> None:
+        change, path, obj = news.change, news.path, news.object
         if change == LISTED_ALL and path == PODS:
             self._find_strays()
         if not obj:

@@ -21,7 +21,7 @@ from skipstone_local.runner.api import MERGE_PATCH, Answer, ApiError, Client
 from skipstone_local.runner.environment import CannotMake, JsonObject, resolve
 from skipstone_local.runner.folders import PodFolder, Stage
 from skipstone_local.runner.programs import DataPlane
-from skipstone_local.runner.statuses import KILLED, TERMINAL, Ended, Running, State, Waiting, build_status, is_told
+from skipstone_local.runner.statuses import KILLED, TERMINAL, Ended, NotStarted, Running, State, build_status, is_told
 from skipstone_local.runner.supervise import Order, timestamp
 from skipstone_local.runner.volumes import ClaimMissing, PodVolumes, remove_folder
 
@@ -119,9 +119,9 @@ class PodWork:
         try:
             order = self._prepare(pod, folder)
         except CannotMake as error:
-            return self._tell(pod, Waiting("CreateContainerConfigError", str(error)))
+            return self._tell(pod, NotStarted("CreateContainerConfigError", str(error)))
         except ClaimMissing as error:
-            return self._tell(pod, Waiting("Unschedulable", str(error), volume=True))
+            return self._tell(pod, NotStarted("Unschedulable", str(error), volume=True))
         self.started[folder.uid] = folder.start(order)
         return pod
 

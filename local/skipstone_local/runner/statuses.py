@@ -19,7 +19,7 @@ KILLED = 137
 
 
 @dataclass(frozen=True)
-class Waiting:
+class NotStarted:
     """The process has not started. ``volume``: what is missing is a claim, so no node takes the pod."""
 
     reason: str
@@ -47,7 +47,7 @@ class Ended:
     pod_message: str = ""
 
 
-State = Waiting | Running | Ended
+State = NotStarted | Running | Ended
 
 
 def build_status(pod: JsonObject, state: State, now: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def build_status(pod: JsonObject, state: State, now: str) -> dict[str, Any]:
         "podIPs": [{"ip": ADDRESS}],
         "qosClass": "Burstable",
     }
-    if not (isinstance(state, Waiting) and state.volume):
+    if not (isinstance(state, NotStarted) and state.volume):
         status["startTime"] = before.get("startTime") or getattr(state, "started", "") or now
         status["containerStatuses"] = [_container(pod, state)]
     if isinstance(state, Ended) and state.pod_reason:
@@ -87,7 +87,7 @@ def fit_tail(content: bytes) -> str:
 
 
 def _phase(state: State) -> str:
-    if isinstance(state, Waiting):
+    if isinstance(state, NotStarted):
         return "Pending"
     if isinstance(state, Running):
         return "Running"
@@ -105,12 +105,12 @@ def _container(pod: JsonObject, state: State) -> dict[str, Any]:
         "started": isinstance(state, Running),
         "state": _container_state(state, uid),
     }
-    return status if isinstance(state, Waiting) else {**status, "containerID": _identify(uid)}
+    return status if isinstance(state, NotStarted) else {**status, "containerID": _identify(uid)}
 
 
 def _container_state(state: State, uid: str) -> dict[str, Any]:
     match state:
-        case Waiting(reason, message):
+        case NotStarted(reason, message):
             return {"waiting": {"reason": reason, "message": message}}
         case Running(started):
             return {"running": {"startedAt": started}}
@@ -143,7 +143,7 @@ def _conditions(before: JsonObject, state: State, now: str) -> list[dict[str, An
 
 
 def _judge(state: State) -> tuple[_Condition, ...]:
-    if isinstance(state, Waiting) and state.volume:
+    if isinstance(state, NotStarted) and state.volume:
         return (_Condition("PodScheduled", "False", state.reason, state.message),)
     if isinstance(state, Running):
         ready, why, done = "True", "", ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from skipstone_cli.kinds import API_VERSION, KINDS
 
-from skipstone_local.runner.api import LISTED_ALL, Login, News, Watcher
-from skipstone_local.up.standing import Board, Judged, Standing
+from skipstone_local.runner.api import LISTED_ALL, News, ServerAccess, Watcher
+from skipstone_local.up.standing import Board, Outlook, SeenObject
 
 #: Nothing may have changed for so long, and no pod may run, before what is seen counts as settled.
 QUIET_SECONDS = 1.0
@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 class Follower:
     """What is known of all objects. ``tell`` prints a line; ``count_running``: pods that have not ended."""
 
-    login: Login
+    login: ServerAccess
     tell: Tell
     count_running: Callable[[], int]
     board: Board = field(default_factory=Board)
@@ -56,7 +56,7 @@ class Follower:
         try:
             news = self._news.get(timeout=LOOK_SECONDS)
             while True:
-                self._take(*news)
+                self._take(news)
                 news = self._news.get_nowait()
         except queue.Empty:
             return
@@ -71,11 +71,11 @@ class Follower:
         quiet = time.monotonic() - self._changed >= QUIET_SECONDS
         if not quiet or self._unlisted or self.count_running():
             return False
-        return all(standing is not Standing.OPEN for _, standing in self.board.judge_all())
+        return all(standing is not Outlook.OPEN for _, standing in self.board.judge_all())
 
-    def find_failures(self) -> list[Judged]:
+    def find_failures(self) -> list[SeenObject]:
         """The objects that have failed, and those that wait for one that has, or for one that does not exist."""
-        wrong = (Standing.FAILED, Standing.BLOCKED)
+        wrong = (Outlook.FAILED, Outlook.BLOCKED)
         return [judged for judged, standing in self.board.judge_all() if standing in wrong]
 
     def sum_up(self) -> str:
@@ -87,7 +87,8 @@ class Follower:
         """Whatever was seen until now says nothing about what has just been applied."""
         self._changed = time.monotonic()
 
-    def _take(self, change: str, path: str, obj: dict[str, Any]) -> None:
+    def _take(self, news: News) -> None:
+        change, path, obj = news.change, news.path, news.object
         if change == LISTED_ALL:
             self._unlisted.discard(path)
             return
@@ -105,7 +106,7 @@ class Follower:
         if change != "DELETED":
             self._namespaces[obj["metadata"]["uid"]] = obj["metadata"]["name"]
 
-    def _show(self, judged: Judged) -> None:
+    def _show(self, judged: SeenObject) -> None:
         """Print how an object stands, if that is news."""
         uid, assessment = judged.obj["metadata"]["uid"], judged.assessment
         said = f"{assessment.state} {assessment.reason} {assessment.message if assessment.failed else ''}"

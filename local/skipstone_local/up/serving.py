@@ -22,7 +22,7 @@ from skipstone_cli.kinds import GROUP
 from skipstone_local.client.manifests import Manifest, read_manifests
 from skipstone_local.client.objects import Objects
 from skipstone_local.places import RootFolder, find_root
-from skipstone_local.runner.api import Client, Login
+from skipstone_local.runner.api import Client, ServerAccess
 from skipstone_local.runner.kubelet import Runner
 from skipstone_local.runner.programs import DataPlane
 from skipstone_local.server import AlreadyServed, serving
@@ -125,7 +125,7 @@ def serving_all(folder: RootFolder, options: UpOptions, tell: Tell, host: Mappin
         operator.prepare()
         try:
             with serving(folder.path) as kubeconfig:
-                login = Login.load(kubeconfig)
+                login = ServerAccess.load(kubeconfig)
                 runner = Runner(folder, login, DataPlane.find(options.python, host))
                 follower = Follower(login, tell, runner.count_running)
                 runner.start()
@@ -147,7 +147,7 @@ def _follow(
     """Apply to the process that serves the folder, and wait until everything is settled there."""
     tell(f"{folder.path} is served by another process: what is applied runs there")
     refused = _apply(folder.kubeconfig, manifests, options.namespace, tell)
-    follower = Follower(Login.load(folder.kubeconfig), tell, lambda: 0)
+    follower = Follower(ServerAccess.load(folder.kubeconfig), tell, lambda: 0)
     follower.start()
     try:
         while not stopped.is_set():
@@ -185,7 +185,7 @@ def _tell_settled(follower: Follower, then: str) -> None:
     follower.tell(follower.sum_up() + then)
 
 
-def _find_namespaces(login: Login) -> tuple[str, ...]:
+def _find_namespaces(login: ServerAccess) -> tuple[str, ...]:
     items, _ = Client(login).list(NAMESPACES)
     return choose_namespaces(item["metadata"]["name"] for item in items)
 

@@ -19,7 +19,7 @@ _REFERENCES = (("warehouseRef", WAREHOUSE), ("tableRef", TABLE))
 _SUSPENDED = "Suspended"
 
 
-class Standing(StrEnum):
+class Outlook(StrEnum):
     """How an object stands for somebody who waits for it."""
 
     DONE = "done"
@@ -29,7 +29,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
+class SeenObject:
     """An object and how it stands."""
 
     kind: ResourceKind
@@ -54,11 +54,11 @@ class Judged:
 class Board:
     """All objects of Skipstone's kinds by uid."""
 
-    objects: dict[str, Judged] = field(default_factory=dict)
+    objects: dict[str, SeenObject] = field(default_factory=dict)
 
-    def put(self, kind: ResourceKind, obj: JsonObject) -> Judged:
+    def put(self, kind: ResourceKind, obj: JsonObject) -> SeenObject:
         """Take in an object as it is now."""
-        judged = Judged(kind, obj, judge(kind, obj))
+        judged = SeenObject(kind, obj, judge(kind, obj))
         self.objects[uid_of(obj)] = judged
         return judged
 
@@ -66,36 +66,36 @@ class Board:
         """The object is gone."""
         self.objects.pop(uid_of(obj), None)
 
-    def judge_all(self) -> Iterator[tuple[Judged, Standing]]:
+    def judge_all(self) -> Iterator[tuple[SeenObject, Outlook]]:
         """Every object, and how it stands."""
         judged = tuple(self.objects.values())
         by_name = {(each.kind.name, namespace_of(each.obj), name_of(each.obj)): each for each in judged}
         for each in judged:
             yield each, self._stand(each, by_name)
 
-    def _stand(self, judged: Judged, by_name: Mapping[tuple[str, str, str], Judged]) -> Standing:
+    def _stand(self, judged: SeenObject, by_name: Mapping[tuple[str, str, str], SeenObject]) -> Outlook:
         own = stand_alone(judged)
-        if own is not Standing.OPEN or judged.assessment.state is not State.WAITING:
+        if own is not Outlook.OPEN or judged.assessment.state is not State.WAITING:
             return own
         for name, kind in _REFERENCES:
             wanted = text_of(judged.obj, "spec", name, "name")
             if not wanted:
                 continue
             found = by_name.get((kind.name, namespace_of(judged.obj), wanted))
-            if found is None or self._stand(found, by_name) in (Standing.FAILED, Standing.BLOCKED):
-                return Standing.BLOCKED
+            if found is None or self._stand(found, by_name) in (Outlook.FAILED, Outlook.BLOCKED):
+                return Outlook.BLOCKED
         return own
 
 
-def stand_alone(judged: Judged) -> Standing:
+def stand_alone(judged: SeenObject) -> Outlook:
     """How an object stands by what it says itself."""
     obj, assessment = judged.obj, judged.assessment
     if is_deleting(obj) or is_stale(obj) or assessment.state is State.UNKNOWN:
-        return Standing.OPEN
+        return Outlook.OPEN
     if assessment.state is State.FAILED:
-        return Standing.OPEN if field_of(obj, "status", "currentRun") else Standing.FAILED
+        return Outlook.OPEN if field_of(obj, "status", "currentRun") else Outlook.FAILED
     if assessment.state is State.COMPLETE or assessment.reason == _SUSPENDED:
-        return Standing.DONE
+        return Outlook.DONE
     reconciling = conditions_of(obj).get("Reconciling")
     open_still = assessment.state is not State.READY or (reconciling is not None and reconciling.status == "True")
-    return Standing.OPEN if open_still else Standing.DONE
+    return Outlook.OPEN if open_still else Outlook.DONE
