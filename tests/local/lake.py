@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,18 +141,15 @@ class Lake:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """An object as it is now; empty as long as there is none, or nobody answers."""
-        try:
-            found = Client(ServerAccess.load(self.root.kubeconfig)).get(
-                f"/apis/{GROUP}/namespaces/{NAMESPACE}/{PLURALS[kind]}/{name}"
-            )
-        except ApiError:
-            return {}
-        return found or {}
+        path = f"/apis/{GROUP}/namespaces/{NAMESPACE}/{PLURALS[kind]}/{name}"
+        with suppress(ApiError), closing(Client(ServerAccess.load(self.root.kubeconfig))) as client:
+            return client.get(path) or {}
+        return {}
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods; none as long as nobody answers."""
-        with suppress(ApiError):
-            return Client(ServerAccess.load(self.root.kubeconfig)).list("/api/v1/pods")[0]
+        with suppress(ApiError), closing(Client(ServerAccess.load(self.root.kubeconfig))) as client:
+            return client.list("/api/v1/pods")[0]
         return []
 
     def rows(self, name: str = "orders") -> dict[int, int]:

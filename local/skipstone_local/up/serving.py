@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,8 @@ def _tell_settled(follower: Follower, then: str) -> None:
 
 
 def _find_namespaces(login: ServerAccess) -> tuple[str, ...]:
-    items, _ = Client(login).list(NAMESPACES)
+    with closing(Client(login)) as client:
+        items, _ = client.list(NAMESPACES)
     return choose_namespaces(item["metadata"]["name"] for item in items)
 
 
