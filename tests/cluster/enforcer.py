@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.errors import ClusterError
 from tests.cluster.policies import JsonObject, Objects, read_pod, render_rules
 from tests.cluster.shell import run
 
@@ -138,9 +139,15 @@ def enforce(api: Api) -> None:
             continue
         objects = Objects(mirror.values(PODS), dict(mirror.values(NAMESPACES)), mirror.values(POLICIES))
         rules = render_rules(objects)
-        if rules != applied:
+        if rules == applied:
+            continue
+        try:
             run(["nft", "--file", "-"], text_input=rules)
             applied = rules
+        except ClusterError as error:
+            print(f"{error}: trying again", file=sys.stderr, flush=True)
+            mirror.changed.set()
+            time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":

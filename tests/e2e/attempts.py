@@ -58,7 +58,7 @@ def until_attempts(kube: Kube, pod: str, *ends: tuple[str, str]) -> None:
         return seen[0] == wanted
 
     try:
-        kube.wait_for(f"attempts of {pod} end as {dict(ends)}", look, seconds=60)
+        kube.wait_for(f"attempts of {pod} end as {dict(ends)}", look, seconds=PATIENCE)
     except Exception as error:
         raise type(error)(f"{error}; they end as {seen[0]}") from error
 
@@ -82,3 +82,13 @@ def address_of(kube: Kube, pod: str) -> str:
     kube.run("wait", "pod", pod, "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s")
     found = kube.get("pod", pod) or {}
     return str(found["status"]["podIP"])
+
+
+def policy(name: str, spec: JsonObject) -> JsonObject:
+    """A NetworkPolicy."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

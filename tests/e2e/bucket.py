@@ -45,15 +45,19 @@ class BucketLake(Lake):
         answer = self.landing.send("PUT", f"{FEEDS}/{path}", body)
         assert answer.ok, answer.text
 
-    def table(self, name: str) -> Table:
-        """The table `db.<name>` as it is now."""
-        properties = {
+    def catalog(self, uri: str, **properties: str) -> RestCatalog:
+        """The catalog at an address, to a reader who has the keys of the bucket."""
+        storage = {
             "s3.endpoint": self.lake.endpoint,
             "s3.region": REGION,
             "s3.access-key-id": OWNER.access,
             "s3.secret-access-key": OWNER.secret,
         }
-        with RestCatalog("reader", uri=self.catalog_uri, **properties) as catalog:
+        return RestCatalog("reader", uri=uri, **storage, **properties)
+
+    def table(self, name: str) -> Table:
+        """The table `db.<name>` as it is now."""
+        with self.catalog(self.catalog_uri) as catalog:
             return catalog.load_table(("db", name))
 
     def rows(self, name: str = "people") -> list[JsonObject]:

@@ -226,12 +226,16 @@ class Lake:
 
         self.until("si", name, covers)
 
-    def run_pod(self, name: str, *command: str, seconds: float = PATIENCE) -> str:
+    def run_pod(
+        self, name: str, *command: str, seconds: float = PATIENCE, labels: Mapping[str, str] | None = None
+    ) -> str:
         """Run a pod of the demonstration's image to its end; returns its log. Raises KubeError when it fails."""
         images = self.kube.images
         options = {"claim": CLAIM, "mount": self.mount, "pull_policy": images.pull_policy, "cpu": "200m"}
         self.kube.run("delete", "pod", name, "--ignore-not-found", "--wait=true")
-        self.kube.apply(task_pod(name, images.demo, command, **options))
+        task = task_pod(name, images.demo, command, **options)
+        task["metadata"]["labels"] = dict(labels or {})
+        self.kube.apply(task)
         pod = self.until(
             "pod", name, lambda p: p.get("status", {}).get("phase") in {"Succeeded", "Failed"}, seconds=seconds
         )
@@ -240,9 +244,12 @@ class Lake:
             raise KubeError(f"pod {name} failed: {log[-2000:]}")
         return log
 
-    def ask(self, name: str, program: str, *arguments: str, seconds: float = PATIENCE) -> Any:
-        """Run a program of PODS in a pod, given the Warehouse's root and ``arguments``; returns what it answers."""
-        log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments, seconds=seconds)
+    def ask(self, name: str, program: str, *arguments: str, **options: Any) -> Any:
+        """Run a program of PODS in a pod, given the Warehouse's root and ``arguments``; returns what it answers.
+
+        ``options`` are those of ``run_pod``.
+        """
+        log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments, **options)
         line = next(line for line in log.splitlines() if line.startswith("ANSWER "))
         return json.loads(line.removeprefix("ANSWER "))
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from skipstone.query import explain, read
 from skipstone_core.ids import EVENT_LOG_DIRECTORY
 
-from demo.kube import condition
-from tests.e2e.bucket import PREFIX, BucketLake, bucket_lake
+from demo.kube import address, condition
+from tests.cluster.controlplane import SERVICE_IP
+from tests.cluster.node import API_PORT
+from tests.e2e.attempts import policy, until_attempts
+from tests.e2e.bucket import PREFIX, BucketLake, bucket_lake, node_address
 from tests.e2e.executors import Ended, Executors, executors_of
 from tests.e2e.lake import (
     PATIENCE,
@@ -29,6 +35,8 @@ from tests.e2e.lake import (
 from tests.s3client import values
 
 SCHEDULED = "skipstone.dev/schedule=feed"
+SPARK = executors_of(2) | {"eventLog": {"maxAge": "1d"}}
+SERVER = "lake-planning"
 KINDS = "ms,mj,lj,si,tbl,wh"
 
 
@@ -55,8 +63,7 @@ def drop(lake: BucketLake, number: int) -> None:
 def lake(lakes: dict[str, Lake], tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketLake]:
     """A Warehouse with two Tables. All of it is gone before its bucket is: nobody asks for it afterwards."""
     with bucket_lake(lakes["e2e-bucket"], tmp_path_factory.mktemp("bucket")) as found:
-        spark = executors_of(2) | {"eventLog": {"maxAge": "1d"}}
-        found.apply(warehouse(spark=spark, **found.storage()), table(), table("fed"))
+        found.apply(warehouse(spark=SPARK, **found.storage()), table(), table("fed"))
         drop(found, 1)
         found.apply(feed_schedule())
         yield found
@@ -138,6 +145,38 @@ def taken(lake: BucketLake) -> int:
     jobs = lake.kube.items("mj", SCHEDULED)
     assert [job for job in jobs if condition(job, "Failed").get("status") == "True"] == []
     return sum(job.get("status", {}).get("rows", {}).get("source", 0) for job in jobs)
+
+
+def test_a_planning_server_needs_the_catalog_and_the_storage_and_nothing_else(lake: BucketLake, merged: object) -> None:
+    needed = [urlsplit(uri).netloc for uri in (lake.catalog_uri, lake.lake.endpoint)]
+    ways = [way_to(*target.split(":")) for target in needed]
+    chosen = {"matchLabels": {"app.kubernetes.io/component": "planning"}}
+    lake.apply(policy("planning", {"podSelector": chosen, "policyTypes": ["Egress"], "egress": ways}))
+    planning = {"replicas": 1, "allowPlaintextTokens": True, "resources": {"requests": {"cpu": "100m"}}}
+    lake.apply(warehouse(spark=SPARK, planning=planning, **lake.storage()))
+    lake.until_condition("wh", "lake", "PlanningReady")
+    until_attempts(
+        lake.kube,
+        f"deploy/{SERVER}",
+        *((target, "open") for target in needed),
+        (f"{SERVICE_IP}:443", "dropped"),
+        (f"{node_address(lake.kube)}:{API_PORT}", "dropped"),
+    )
+    url = address(lake.kube, SERVER)
+    with lake.catalog(url, **{"scan-planning-mode": "server"}) as catalog:
+        found = catalog.load_table("db.people").scan(row_filter="name = 'person 35'").to_arrow().to_pylist()
+    assert [row["id"] for row in found] == [35]
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        plans = re.findall(r'skipstone_planning_plans_total{outcome="(\w+)"} ([1-9])', answer.read().decode())
+    assert plans == [("completed", "1")]
+    lake.apply(warehouse(spark=SPARK, **lake.storage()))
+    lake.kube.run("delete", "networkpolicy", "planning")
+    lake.kube.wait_for("the end of the server", lambda: lake.kube.get("deployment", SERVER) is None, seconds=PATIENCE)
+
+
+def way_to(host: str, port: str) -> JsonObject:
+    """A rule of a NetworkPolicy that lets connections out to one port."""
+    return {"to": [{"ipBlock": {"cidr": f"{host}/32"}}], "ports": [{"port": int(port)}]}
 
 
 def test_keys_that_open_nothing_make_a_warehouse_not_ready(lake: BucketLake, merged: object) -> None:

@@ -14,7 +14,7 @@ from demo.kube import ROOT, JsonObject, Kube, condition
 from demo.manifests import namespace
 from tests.cluster.controlplane import SERVICE_IP
 from tests.cluster.node import API_PORT, BRIDGE_IP
-from tests.e2e.attempts import address_of, listening_pod, until_attempts
+from tests.e2e.attempts import address_of, listening_pod, policy, until_attempts
 
 HOME, ELSEWHERE = NAMESPACES = ("e2e-network", "e2e-network-elsewhere")
 PORTS = {"web": 8000, "other": 8001}
@@ -62,15 +62,6 @@ class Network:
         web, other = f"{self.server}:{WEB}", f"{self.server}:{OTHER}"
         until_attempts(self.home, "client", *zip((web, other, f"{self.service}:80"), beside, strict=True))
         until_attempts(self.elsewhere, "client", *zip((web, other), elsewhere, strict=True))
-
-
-def policy(name: str, spec: JsonObject) -> JsonObject:
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 @pytest.fixture(scope="module")

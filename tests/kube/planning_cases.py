@@ -19,6 +19,12 @@ WHOLE: Manifest = {
     "allowPlaintextTokens": False,
     "upstreamTimeoutSeconds": 10,
     "serviceAccountName": "lake-reader",
+    "allowFrom": [
+        {"podSelector": {}, "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}},
+        {"podSelector": {"matchLabels": {"team": "bi"}}},
+        {"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.128/25"]}},
+        {"ipBlock": {"cidr": "2001:db8::/32"}},
+    ],
     "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "4Gi"}},
 }
 
@@ -30,6 +36,11 @@ def _case(name: str, catalog: Manifest, planning: Manifest, at: str = "", says: 
 
 def _size(name: str, resources: Manifest, at: str, says: str) -> Case:
     return _case(name, HTTPS, {"resources": resources}, f"spec.planning.resources.{at}", says)
+
+
+def _peer(name: str, peer: Manifest, at: str, says: str) -> Case:
+    changes = {"allowFrom": [{"podSelector": {}}, peer]}
+    return _case(name, HTTPS, changes, f"spec.planning.allowFrom[1]{at}", f"planning.allowFrom has an {says}")
 
 
 PLANNING_ACCEPTED = (
@@ -64,6 +75,13 @@ PLANNING_REJECTED = (
     _case("no-time", HTTPS, {"upstreamTimeoutSeconds": 0}, "spec.planning.upstreamTimeoutSeconds", "1", by_schema=True),
     _case("much-time", HTTPS, {"upstreamTimeoutSeconds": 601}, "spec.planning.upstreamTimeoutSeconds", "600",
           by_schema=True),
+    _case("allows-no-entry", HTTPS, {"allowFrom": []}, "spec.planning.allowFrom", "1", by_schema=True),
+    _peer("allows-nobody", {}, "", "entry that names nobody"),
+    _peer("allows-block-and-pods", {"podSelector": {}, "ipBlock": {"cidr": "192.0.2.0/24"}}, ".ipBlock",
+          "entry with an ipBlock and a selector"),
+    _peer("allows-address", {"ipBlock": {"cidr": "192.0.2.1"}}, ".ipBlock", "ipBlock that is not a block"),
+    _peer("allows-all-but-no-block", {"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.0/33"]}}, ".ipBlock",
+          "ipBlock that is not a block"),
     _size("cpu-ill-formed", {"requests": {"cpu": "half"}}, "requests.cpu", "planning.resources.requests.cpu must be"),
     _size("cpu-limit-ill-formed", {"limits": {"cpu": "0"}}, "limits.cpu", "planning.resources.limits.cpu must be"),
     _size("memory-ill-formed", {"requests": {"memory": "512M"}}, "requests.memory",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -198,7 +198,10 @@ def golden_runs() -> dict[str, RunManifest]:
 
 
 def planning_server(
-    namespace: str = "data", uid: str = "2f6b1c1e-0000-4000-8000-000000000009", **pod: Any
+    namespace: str = "data",
+    uid: str = "2f6b1c1e-0000-4000-8000-000000000009",
+    allow_from: Sequence[Mapping[str, Any]] | None = None,
+    **pod: Any,
 ) -> PlanningServer:
     """The server of a Warehouse in a bucket; ``pod`` are fields of ServerPod and of PodPlace."""
     storage = Storage(s3=S3Place(bucket="lake", credentials_secret_ref=LocalRef(name="lake-keys")))
@@ -228,6 +231,7 @@ def planning_server(
         settings=PlanningSettings(warehouse=reference, mode=PlanningMode.DEFAULT),
         pod=replace(base, **pod),
         own_account=True,
+        allow_from=allow_from,
         settings_uid="2f6b1c1e-0000-4000-8000-00000000000a",
     )
 
@@ -237,6 +241,8 @@ def golden_servers() -> dict[str, PlanningServer]:
     volume = Storage(pvc=ClaimRef(claim_name="lake"))
     tokens = TokensRef(name="readers")
     return {
-        "planning-bucket": planning_server(template=POD_TEMPLATE, tokens=tokens),
+        "planning-bucket": planning_server(
+            template=POD_TEMPLATE, tokens=tokens, allow_from=[{"namespaceSelector": {"matchLabels": {"team": "bi"}}}]
+        ),
         "planning-volume": planning_server(storage=volume, one_node=True, replicas=1, tokens=tokens),
     }

@@ -26,6 +26,7 @@ PARTS = (
     ("docs/guide/merging.md", "  whenNotMatchedBySource:", "05-merge", ()),
     ("docs/guide/planning.md", "spec:\n  catalog:", "01-warehouse", ()),
     ("docs/guide/planning.md", "spec:\n  planning:", "01-warehouse", ()),
+    ("docs/guide/planning.md", "planning:", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  storage:", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  catalog: {type: Rest, ", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  catalog:\n", "01-warehouse", ()),

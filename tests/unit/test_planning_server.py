@@ -156,6 +156,17 @@ def test_a_change_of_the_settings_rolls_the_pods_and_touches_nothing_else() -> N
     assert deployment(world)["metadata"]["annotations"]["theirs"] == "kept"
 
 
+def test_who_may_connect_is_a_matter_of_the_policy_alone() -> None:
+    world, port = ready(served()), {"protocol": "TCP", "port": 8181}
+    assert find(world, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [port]}]
+    before, peers = len(world.kube.writes), [{"podSelector": {"matchLabels": {"app": "notebook"}}}]
+    ask(world, lambda spec: spec.update(allowFrom=peers))
+    assert find(world, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [port], "from": peers}]
+    assert [write for write in world.kube.writes[before:] if "status" not in write] == ["metadata NetworkPolicy"]
+    ask(world, lambda spec: spec.pop("allowFrom"))
+    assert find(world, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [port]}]
+
+
 def test_a_server_that_is_as_declared_is_written_no_more() -> None:
     world = ready(served())
     world.run_until(lambda: world.holds("Warehouse", "main", "Ready"))

@@ -5,6 +5,7 @@ Reconcilers write what ``build_server`` returns, one after the other. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +31,15 @@ SEAL_KEY = "seal"
 class PlanningServer:
     """All that decides how a server looks. ``settings_uid``: of its ConfigMap; empty while there is none.
 
-    ``own_account``: the server gets a ServiceAccount of its own; ``pod.place`` names the account.
+    ``own_account``: the server gets a ServiceAccount of its own; ``pod.place`` names the account. ``allow_from``: the
+    peers of a NetworkPolicy that may connect; None: everybody.
     """
 
     owner: Owner
     settings: PlanningSettings
     pod: ServerPod
     own_account: bool
+    allow_from: Sequence[Mapping[str, Any]] | None
     settings_uid: str
 
     @property
@@ -98,11 +101,14 @@ def _conf_map(server: PlanningServer) -> dict[str, Any]:
 
 
 def _network_policy(server: PlanningServer) -> dict[str, Any]:
-    # The port is open to everybody who can reach it, since tokens decide. Catalogs and stores may be anywhere.
+    # Catalogs and stores may be anywhere, so the way out is open.
+    rule: dict[str, Any] = {"ports": [{"protocol": "TCP", "port": PLANNING_PORT}]}
+    if server.allow_from is not None:
+        rule["from"] = [dict(peer) for peer in server.allow_from]
     spec = {
         "podSelector": {"matchLabels": server_selector(server.owner.uid)},
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": PLANNING_PORT}]}],
+        "ingress": [rule],
     }
     return {**_object(server, "networking.k8s.io/v1", "NetworkPolicy"), "spec": spec}
 

@@ -132,6 +132,7 @@ def _plan(world: WarehouseWorld, spec: PlanningSpec) -> PlanningServer:
         settings=settings,
         pod=pod,
         own_account=spec.service_account_name is None,
+        allow_from=spec.allow_from,
         settings_uid=conf.uid if conf is not None else "",
     )
 

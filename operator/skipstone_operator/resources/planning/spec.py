@@ -5,6 +5,7 @@ Imported by the Warehouse, by reconcilers and by the CRD generator. Data only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
@@ -18,8 +19,10 @@ from skipstone_operator.resources.common import object_name
 from skipstone_operator.resources.rules.amounts import CPU, CPU_HELP, WHOLE_MEMORY, WHOLE_MEMORY_HELP, read_size
 from skipstone_operator.resources.rules.limits import IS_SIGNED
 from skipstone_operator.resources.rules.markers import Doc, Rule
+from skipstone_operator.resources.rules.peers import peer
 
 MAX_REPLICAS = 64
+MAX_PEERS = 32
 #: Replicas when the spec does not say; an SQLite catalog is a file that is served where its volume is.
 REPLICAS, SQLITE_REPLICAS = 2, 1
 
@@ -163,6 +166,16 @@ class PlanningSpec:
             "ServiceAccount of the server's pods, such as one with a role of the cloud; one of its own without rights "
             "when absent. Its token is not mounted.",
             "planning.serviceAccountName",
+        ),
+    ] = None
+    allow_from: Annotated[
+        tuple[Mapping[str, Any], ...] | None,
+        Doc(
+            "Who may connect to the server, for plans and for metrics, as peers of a NetworkPolicy; everybody when "
+            "absent. The network of the cluster must enforce policies.",
+            min_items=1,
+            max_items=MAX_PEERS,
+            item=peer("planning.allowFrom"),
         ),
     ] = None
     resources: Annotated[ServerResources, Doc("How much a replica may use.")] = ServerResources()
