@@ -123,6 +123,10 @@ def guarded(command: Callable[[], ExitCode]) -> ExitCode:
     except SkipstoneError as error:
         Screen().note(f"skipstone: {error}")
         return error.code if isinstance(error, CliError) else ExitCode.REFUSED
+    except ModuleNotFoundError as error:
+        # One wheel carries all packages; extras install what each of them needs.
+        Screen().note(f"skipstone: this needs {error.name}, which is not installed: run pip install 'skipstone[local]'")
+        return ExitCode.REFUSED
     except BrokenPipeError:
         # Whoever reads the output has seen enough.
         _drop_output()

@@ -133,6 +133,9 @@ def test_the_command_line_is_installed_from_an_index_without_a_checkout(
     place = install("skipstone", index, tmp_path)
     assert said(place / "skipstone", "--version") == f"skipstone {chart_version()}\n"
     assert "Show Warehouses" in said(place / "kubectl-skipstone", "status", "--help")
+    done = run(place / "skipstone", "local", "get", "tables")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(", which is not installed: run pip install 'skipstone[local]'\n")
     there = said(place / "python", "-c", "import skipstone_core; print(skipstone_core.__file__)")
     assert there.startswith(str(tmp_path))
     done = run(place / "python", "-c", "import skipstone")
