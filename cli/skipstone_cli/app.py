@@ -22,12 +22,14 @@ from skipstone_cli.framing import (
     Session,
     add_groups,
     framed,
+    guarded,
     joined,
     offer_files,
     parameters,
     signed,
 )
 from skipstone_cli.kinds import INDEX, KINDS, SCHEDULE, TABLE, ResourceKind, parse_target, require_name
+from skipstone_cli.output.screen import Screen
 
 app = typer.Typer(
     name="skipstone",
@@ -291,6 +293,51 @@ def merge(  # noqa: PLR0913 - one for each option
     chosen, as_json = parse_target(target, (SCHEDULE,)) if target else None, _wants_json(output)
     query = DryRunQuery(target=chosen, file=file, namespace=session.namespace, seconds=timeout)
     return run_dry(session.open(), session.screen, query, as_json=as_json)
+
+
+@app.command()
+def sql2merge(  # noqa: PLR0913 - one for each option
+    *,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="[FILE]", help="The MERGE INTO; standard input without it.", autocompletion=offer_files),
+    ] = "-",
+    dialect: Annotated[
+        str,
+        typer.Option("--dialect", help="spark, delta, iceberg, databricks, trino, snowflake or bigquery."),
+    ] = "spark",
+    path: Annotated[
+        list[str] | None, typer.Option("--path", help="Files with the rows of the source; may be given several times.")
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="Format of the files.")] = "Parquet",
+    location: Annotated[str, typer.Option("--location", help="Source location of the Warehouse.")] = "",
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="NAME=TYPE", help="Type of a column of Csv or Json; may be repeated."),
+    ] = None,
+    table: Annotated[str, typer.Option("--table", help="The Table; that of the statement's name if absent.")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name of the MergeJob.")] = "",
+    time_zone: Annotated[str, typer.Option("--time-zone", help="Time zone of the sessions that run the MERGE.")] = "",
+    keys_not_null: Annotated[
+        bool, typer.Option("--keys-not-null", help="The source has no null in a column of ON.")
+    ] = False,
+) -> None:
+    """Print the MergeJob that does what a MERGE INTO statement does, or say which parts cannot be translated."""
+    from skipstone_cli.commands.sql2merge import Options, run_sql2merge
+
+    options = Options(
+        file=file,
+        dialect=dialect,
+        table=table,
+        name=name,
+        paths=tuple(path or ()),
+        format=format,
+        location=location,
+        columns=tuple(column or ()),
+        zone=time_zone,
+        keys_are_set=keys_not_null,
+    )
+    raise typer.Exit(int(guarded(lambda: run_sql2merge(Screen(), options))))
 
 
 add_groups(app)

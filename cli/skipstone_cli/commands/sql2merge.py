@@ -1,0 +1,131 @@
+"""``skipstone sql2merge``: a MERGE statement as the manifest of a MergeJob. Talks to no API server."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+from skipstone_core.contract.requests import SourceFormat
+
+from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.kinds import require_name
+from skipstone_cli.output.screen import Screen
+from skipstone_cli.translating.dialects import find_dialect
+from skipstone_cli.translating.jobs import Chosen, translate
+
+_UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
+_ZONE = re.compile("[A-Za-z0-9_+:/-]{1,64}")
+_LOCATION = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_TYPE = re.compile(
+    r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
+    r"|decimal\(([1-9]|[12]\d|3[0-8]), ?(\d|[12]\d|3[0-8])\)|fixed\[[1-9]\d{0,5}\]"
+)
+#: Bounds of a MergeJob, as its CustomResourceDefinition has them.
+MAX_PATHS = 64
+MAX_PATH = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user adds to a statement, as it is given. ``file``: where the statement is, ``-`` for standard input."""
+
+    file: str
+    dialect: str = "spark"
+    table: str = ""
+    name: str = ""
+    paths: Sequence[str] = ()
+    format: str = SourceFormat.PARQUET
+    location: str = ""
+    columns: Sequence[str] = ()
+    zone: str = ""
+    keys_are_set: bool = False
+
+
+def run_sql2merge(screen: Screen, options: Options) -> ExitCode:
+    """Print the manifest, or what cannot be translated. Raises CliError for an option that is wrong."""
+    chosen = _chosen(options)
+    found = translate(_read(options.file), chosen)
+    for sentence in found.refused:
+        screen.note(f"skipstone: {sentence}")
+    if found.manifest is None:
+        return ExitCode.REFUSED
+    for note in found.notes:
+        screen.note(f"note: {note}")
+    screen.pass_on(yaml.safe_dump(found.manifest, sort_keys=False, width=120, allow_unicode=False))
+    return ExitCode.FINE
+
+
+def _chosen(options: Options) -> Chosen:
+    return Chosen(
+        dialect=find_dialect(options.dialect),
+        table=require_name(options.table, "a Table") if options.table else "",
+        name=require_name(options.name, "a MergeJob") if options.name else "",
+        paths=_paths(options.paths),
+        format=_format(options.format),
+        location=_location(options.location),
+        columns=_columns(options),
+        zone=_zone(options.zone),
+        keys_are_set=options.keys_are_set,
+    )
+
+
+def _paths(paths: Sequence[str]) -> Sequence[str]:
+    for path in paths:
+        parts = path.split("/")
+        first = next((part for part in parts if part not in ("", ".")), "")
+        is_outside = path.startswith("/") or "://" in path or "\\" in path or ".." in parts or first == ".skipstone"
+        if is_outside or not 0 < len(path) <= MAX_PATH:
+            raise CliError(
+                f"--path is {path!r}: write a path below the root of the Warehouse or of --location, such as "
+                "feeds/2026-01/*.parquet"
+            )
+    if len(paths) > MAX_PATHS:
+        raise CliError(f"--path is given {len(paths)} times, and a MergeJob takes {MAX_PATHS}: use a pattern with *")
+    return paths
+
+
+def _format(name: str) -> str:
+    known = {one.value.lower(): one.value for one in SourceFormat}
+    if name.lower() not in known:
+        raise CliError(f"--format is {name!r}: use {', '.join(known.values())}")
+    return known[name.lower()]
+
+
+def _location(name: str) -> str:
+    if name and not _LOCATION.fullmatch(name):
+        raise CliError(f"--location is {name!r}: name an entry of spec.sourceLocations of the Warehouse")
+    return name
+
+
+def _columns(options: Options) -> Mapping[str, str]:
+    pairs = dict(one.rpartition("=")[::2] for one in options.columns)
+    if pairs and _format(options.format) not in _UNTYPED:
+        raise CliError("--column is for the formats Csv and Json only: other files carry their own types")
+    for name, kind in pairs.items():
+        if not name or not _TYPE.fullmatch(kind):
+            raise CliError(f"--column has {name}={kind}: write a name and an Iceberg type, such as id=long")
+    return pairs
+
+
+def _zone(name: str) -> str:
+    if not name:
+        return ""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise CliError(f"--time-zone is {name!r}: name a time zone, such as UTC or Europe/Berlin") from None
+    if not _ZONE.fullmatch(name):
+        raise CliError(f"--time-zone is {name!r}: name a time zone, such as UTC or Europe/Berlin")
+    return name
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise CliError(f"{file} cannot be read: {error}") from error

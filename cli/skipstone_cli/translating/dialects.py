@@ -1,0 +1,95 @@
+"""The dialects of SQL that are read, and in what they differ from the expressions of a MergeJob, which are Spark's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect as Grammar
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from skipstone_cli.errors import CliError
+from skipstone_cli.translating.refusals import GRAMMAR, Untranslatable
+
+_EVOLUTION = re.compile(r"\s*merge\s+with\s+schema\s+evolution\b", re.IGNORECASE)
+_TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING})
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One dialect. ``grammar``: its name in sqlglot. ``operators``: those of + - * / % whose results are Spark's.
+
+    ``casts``: whether its casts are Spark's. ``rounds``: whether ``round`` is.
+    """
+
+    name: str
+    grammar: str
+    operators: str
+    casts: bool = False
+    rounds: bool = False
+
+
+def _of_spark(name: str, grammar: str) -> Dialect:
+    return Dialect(name, grammar, "+-*/%", casts=True, rounds=True)
+
+
+#: Trino divides whole numbers to whole numbers; Snowflake and BigQuery round products of decimals.
+DIALECTS: Mapping[str, Dialect] = {
+    one.name: one
+    for one in (
+        _of_spark("spark", "spark"),
+        _of_spark("delta", "spark"),
+        _of_spark("iceberg", "spark"),
+        _of_spark("databricks", "databricks"),
+        Dialect("trino", "trino", "+-*%", rounds=True),
+        Dialect("snowflake", "snowflake", "+-%"),
+        Dialect("bigquery", "bigquery", "+-"),
+    )
+}
+
+
+def find_dialect(name: str) -> Dialect:
+    """The dialect called ``name``. Raises CliError."""
+    if name.lower() not in DIALECTS:
+        raise CliError(f"--dialect is {name!r}: use {', '.join(DIALECTS)}")
+    return DIALECTS[name.lower()]
+
+
+def parse_merge(text: str, dialect: Dialect) -> exp.Merge:
+    """The MERGE statement that ``text`` consists of. Raises Untranslatable."""
+    if _EVOLUTION.match(text):
+        raise Untranslatable(
+            "a MergeJob adds columns by schemaEvolution: leave out WITH SCHEMA EVOLUTION, and set the field if the "
+            "columns that its reference names are those that you want"
+        )
+    try:
+        _refuse_escapes(text, dialect)
+        found = [one for one in sqlglot.parse(text, read=dialect.grammar) if one is not None]
+    except SqlglotError as error:
+        said = str(error).splitlines()[0].rstrip(". ")
+        raise Untranslatable(
+            f"it is not SQL of {dialect.name} that sqlglot reads ({said}): try another --dialect"
+        ) from None
+    if len(found) != 1:
+        raise Untranslatable(f"there are {len(found)} statements: give one MERGE INTO at a time")
+    if not isinstance(found[0], exp.Merge):
+        raise Untranslatable(f"the statement is {found[0].key.upper()}: give a MERGE INTO")
+    found[0].meta[GRAMMAR] = dialect.grammar
+    return found[0]
+
+
+def _refuse_escapes(text: str, dialect: Dialect) -> None:
+    """Engines differ in what a backslash in a text means: quotes apart, nobody guesses here."""
+    grammar = Grammar.get_or_raise(dialect.grammar)
+    if "\\" not in grammar.tokenizer_class.STRING_ESCAPES:
+        return
+    for token in grammar.tokenize(text):
+        raw = text[token.start : token.end + 1]
+        if token.token_type in _TEXTS and "\\" in raw.replace("\\'", "").replace('\\"', ""):
+            raise Untranslatable(
+                f"the text {raw} has an escape: write a text without it, and put the right one into the manifest"
+            )

@@ -1,0 +1,273 @@
+"""A MERGE statement as the manifest of a MergeJob, or the sentences that name what it cannot say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from skipstone_core.errors import BadSpec
+from skipstone_core.language.parser import parse_assigned, parse_predicate
+from skipstone_core.language.paths import join_path
+from sqlglot import exp
+
+from skipstone_cli.translating.clauses import (
+    BY_SOURCE,
+    MATCHED,
+    NOT_MATCHED,
+    Clause,
+    Clauses,
+    When,
+    asks_for_keys,
+    list_whens,
+)
+from skipstone_cli.translating.conditions import Conditions
+from skipstone_cli.translating.dialects import Dialect, parse_merge
+from skipstone_cli.translating.literals import Zone
+from skipstone_cli.translating.matching import Match, read_match
+from skipstone_cli.translating.names import TARGET, Scope, Side
+from skipstone_cli.translating.refusals import Parts, Untranslatable, only
+from skipstone_cli.translating.sources import Relation, read_source, table_side
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+#: Bounds of a MergeJob, as its CustomResourceDefinition has them.
+MAX_KEYS = 32
+MAX_CLAUSES = 64
+MAX_COLUMNS = 300
+MAX_NAME = 255
+MAX_PREDICATE = 4096
+MAX_ASSIGNED = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What a statement does not say, and the user does.
+
+    ``table``: name of the Table; that of the statement if empty. ``paths``, ``format``, ``location`` and ``columns``
+    (name to type): where the rows of its source are. ``zone``: of the session. ``keys_are_set``: the source has no null
+    in a key.
+    """
+
+    dialect: Dialect
+    table: str = ""
+    name: str = ""
+    paths: Sequence[str] = ()
+    format: str = "Parquet"
+    location: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    zone: str = ""
+    keys_are_set: bool = False
+
+
+@dataclass(frozen=True)
+class Translation:
+    """``manifest`` if all parts went over, else sentences in ``refused``. ``notes``: what the manifest takes for
+    granted.
+    """
+
+    manifest: Mapping[str, Any] | None
+    refused: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def translate(text: str, chosen: Chosen) -> Translation:
+    """The MergeJob that does what the MERGE statement ``text`` does."""
+    parts = Parts()
+    statement = parts.attempt("The statement", lambda: _parse(text, chosen))
+    if statement is None:
+        return Translation(None, parts.refused)
+    table = parts.attempt("MERGE INTO", lambda: _read_table(statement, chosen))
+    relation = parts.attempt("USING", lambda: _read_source(statement, chosen))
+    if table is None or relation is None:
+        return Translation(None, parts.refused)
+    manifest = _Job(chosen, statement, table, relation, parts).build()
+    if parts.refused:
+        return Translation(None, parts.refused)
+    return Translation(manifest, (), _notes(relation))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Puts the parts of a manifest together."""
+
+    chosen: Chosen
+    statement: exp.Merge
+    table: Side
+    relation: Relation
+    parts: Parts
+
+    def build(self) -> Mapping[str, Any] | None:
+        """The manifest; None where a part was refused."""
+        match = self.parts.attempt("ON", self._match)
+        whens = self.parts.attempt("WHEN", lambda: list_whens(self.statement.args["whens"].expressions))
+        if match is None or whens is None:
+            return None
+        clauses = self._clauses(whens, match)
+        with self.parts.part("ON"):
+            _refuse_conditions(match, whens)
+        with self.parts.part("USING"):
+            self._check_newest(match, whens)
+        with self.parts.part("WHEN NOT MATCHED"):
+            self._check_inserted_keys(match, clauses)
+        where = self.parts.attempt("ON", lambda: self._where(match))
+        if self.parts.refused:
+            return None
+        spec = self._spec(match, clauses, where)
+        with self.parts.part("The statement"):
+            _check(spec)
+        name = self.chosen.name or f"{_table_name(self.statement, self.chosen)}-merge"
+        return {
+            "apiVersion": "skipstone.dev/v1alpha1",
+            "kind": "MergeJob",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+    @property
+    def _zone(self) -> Zone:
+        return Zone(self.chosen.zone)
+
+    def _conditions(self) -> Conditions:
+        sides = [self.relation.side, self.table]
+        return Conditions(Scope(sides, sides), self._zone)
+
+    def _match(self) -> Match:
+        on = self.statement.args.get("on")
+        if on is None:
+            raise Untranslatable("there is no condition: match the table and the source by keys")
+        return read_match(on, self._conditions())
+
+    def _clauses(self, whens: Sequence[When], match: Match) -> Mapping[str, list[Clause]]:
+        translator = Clauses(self.table, self.relation.side, self.chosen.dialect, self._zone, self.parts, match.others)
+        clauses: dict[str, list[Clause]] = {MATCHED: [], NOT_MATCHED: [], BY_SOURCE: []}
+        for when in whens:
+            with self.parts.part(when.place):
+                clauses[when.role].append(translator.translate(when))
+        return clauses
+
+    def _where(self, match: Match) -> str:
+        scope = Scope([self.table], [self.relation.side, self.table])
+        return Conditions(scope, self._zone).conjunction(match.where) if match.where else ""
+
+    def _check_newest(self, match: Match, whens: Sequence[When]) -> None:
+        newest = self.relation.newest
+        if newest is None:
+            return
+        if newest.keys != {source.path for _, source in match.keys}:
+            raise Untranslatable(
+                "PARTITION BY has other columns than the keys of ON: number the rows of each key, so that one is left"
+            )
+        inserts = [when for when in whens if when.role == NOT_MATCHED]
+        scope = Scope([self.relation.side], [self.relation.side, self.table])
+        keys = [source.field for _, source in match.keys]
+        if not self.chosen.keys_are_set and not all(asks_for_keys(when, keys, scope) for when in inserts):
+            raise Untranslatable(
+                "of rows with a null key the statement inserts one and a MergeJob each: add AND "
+                f"s.{keys[0]} IS NOT NULL to WHEN NOT MATCHED, or say that there are none with --keys-not-null"
+            )
+
+    def _check_inserted_keys(self, match: Match, clauses: Mapping[str, list[Clause]]) -> None:
+        pair = next((pair for pair in match.keys if pair[0].field != pair[1].field), None)
+        if pair is not None and any("values" not in clause for clause in clauses[NOT_MATCHED]):
+            target, source = pair
+            raise Untranslatable(
+                f"INSERT * takes {target.field!r} from the column of that name, and a MergeJob from the key "
+                f"{source.field!r}: name the columns and their values"
+            )
+
+    def _spec(self, match: Match, clauses: Mapping[str, list[Clause]], where: str | None) -> dict[str, Any]:
+        newest = self.relation.newest
+        spec: dict[str, Any] = {
+            "tableRef": {"name": _table_name(self.statement, self.chosen)},
+            "source": _source(self.chosen),
+            "keys": [{"target": target.field, "source": source.field} for target, source in match.keys],
+        }
+        if newest is not None:
+            spec["sequenceBy"] = join_path(newest.order)
+        if where:
+            spec["targetWhere"] = where
+        spec |= {role: listed for role, listed in clauses.items() if listed}
+        if self.chosen.zone:
+            spec["timeZone"] = self.chosen.zone
+        return spec
+
+
+def _refuse_conditions(match: Match, whens: Sequence[When]) -> None:
+    """What ON says of the source beside keys decides which rows match, and so which are inserted."""
+    if match.others and any(when.role != MATCHED for when in whens):
+        shown = " AND ".join(part.sql(comments=False) for part in match.others)
+        raise Untranslatable(
+            f"{shown[:120]!r} makes rows count as not matched whose key matches: write it into WHEN MATCHED AND … if "
+            "such rows are to change nothing, and into WHEN NOT MATCHED AND … if they are not to be inserted"
+        )
+
+
+def _table_name(statement: exp.Merge, chosen: Chosen) -> str:
+    name = chosen.table or str(statement.this.name).lower()
+    if not _OBJECT_NAME.fullmatch(name) or len(name) > MAX_NAME:
+        raise Untranslatable(f"{name!r} cannot be the name of a Table: name the Table with --table")
+    return name
+
+
+def _parse(text: str, chosen: Chosen) -> exp.Merge:
+    statement = parse_merge(text, chosen.dialect)
+    only(statement, "this", "using", "on", "whens")
+    return statement
+
+
+def _read_table(statement: exp.Merge, chosen: Chosen) -> Side:
+    _table_name(statement, chosen)
+    return table_side(statement.this, TARGET)
+
+
+def _read_source(statement: exp.Merge, chosen: Chosen) -> Relation:
+    relation = read_source(statement.args["using"])
+    if not chosen.paths:
+        raise Untranslatable(
+            f"a MergeJob reads files and {relation.table!r} is a table: write its rows to files of the Warehouse, and "
+            "name them with --path"
+        )
+    return relation
+
+
+def _source(chosen: Chosen) -> dict[str, Any]:
+    source: dict[str, Any] = {"format": chosen.format}
+    if chosen.location:
+        source["location"] = chosen.location
+    source["paths"] = list(chosen.paths)
+    if chosen.columns:
+        source["columns"] = [{"name": name, "type": kind} for name, kind in chosen.columns.items()]
+    return source
+
+
+def _check(spec: Mapping[str, Any]) -> None:
+    """Raise Untranslatable for what is longer than a MergeJob may be, or nested deeper."""
+    roles = [spec.get(role, ()) for role in (MATCHED, NOT_MATCHED, BY_SOURCE)]
+    if len(spec["keys"]) > MAX_KEYS or max(map(len, roles)) > MAX_CLAUSES:
+        raise Untranslatable(f"it has more than {MAX_KEYS} keys or {MAX_CLAUSES} clauses of a kind: merge in two steps")
+    clauses = [clause for role in roles for clause in role]
+    given = [clause.get("set", clause.get("values", {})) for clause in clauses]
+    try:
+        for predicate in [spec.get("targetWhere"), *(clause.get("when") for clause in clauses)]:
+            if predicate is not None:
+                parse_predicate(predicate)
+        for value in (value for one in given for value in one.values()):
+            parse_assigned(value)
+    except BadSpec as error:
+        raise Untranslatable(f"{error}: work it out when you write the source") from None
+    predicates = [clause.get("when", "") for clause in clauses] + [spec.get("targetWhere", "")]
+    names = [name for one in given for name in one] + [name for key in spec["keys"] for name in key.values()]
+    is_long = max(map(len, predicates)) > MAX_PREDICATE or any(len(name) > MAX_NAME for name in names)
+    if is_long or any(len(one) > MAX_COLUMNS or max(map(len, one.values()), default=0) > MAX_ASSIGNED for one in given):
+        raise Untranslatable(
+            f"a condition has more than {MAX_PREDICATE} characters, a value more than {MAX_ASSIGNED}, a name more than "
+            f"{MAX_NAME}, or a clause more than {MAX_COLUMNS} columns: shorten it"
+        )
+
+
+def _notes(relation: Relation) -> Sequence[str]:
+    notes = [f"the files must hold the rows of {relation.table!r} and nothing else"]
+    if relation.ranks and relation.side.columns.rest:
+        notes.append(f"the table must not have the column {', '.join(sorted(relation.ranks))}, which the files lack")
+    return notes

@@ -1,0 +1,159 @@
+"""The source of a statement: which columns of which files it stands for, and which rows of a key count.
+
+A table stands for files that hold its rows; a subquery may choose and rename columns, and keep the newest row of each
+key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from skipstone_cli.translating.names import SOURCE, FileColumns, Scope, Side, is_column
+from skipstone_cli.translating.refusals import Untranslatable, only, quoted
+
+_WRITE_OUT = "write the rows that it selects to files, and merge those"
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Of each group of rows with equal ``keys`` the one with the greatest ``order``; both are paths in the files."""
+
+    keys: frozenset[tuple[str, ...]]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or subquery. ``table``: the one that the files hold; ``ranks``: columns that number rows of a key."""
+
+    table: str
+    side: Side
+    newest: Newest | None = None
+    ranks: dict[str, Newest] | None = None
+
+
+def read_source(node: exp.Expr) -> Relation:
+    """What stands behind USING. Raises Untranslatable."""
+    if isinstance(node, exp.Table):
+        return _read_table(node)
+    if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Select):
+        raise Untranslatable(f"{quoted(node)} is neither a table nor a SELECT of one table: {_WRITE_OUT}")
+    only(node, "this", "alias")
+    inner = _read_select(node.this)
+    return replace(inner, side=replace(inner.side, qualifiers=_aliases(node)))
+
+
+def table_side(node: exp.Expr, name: str) -> Side:
+    """The side of a table that is named with or without an alias. Raises Untranslatable."""
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise Untranslatable(f"{quoted(node)} is not the name of a table: {_WRITE_OUT}")
+    only(node, "this", "db", "catalog", "alias")
+    parts = [part.name.lower() for part in node.parts]
+    qualifiers = _aliases(node) or tuple(tuple(parts[at:]) for at in reversed(range(len(parts))))
+    return Side(name, qualifiers)
+
+
+def _read_table(node: exp.Table) -> Relation:
+    return Relation(str(node.name), table_side(node, SOURCE))
+
+
+def _aliases(node: exp.Expr) -> tuple[tuple[str, ...], ...]:
+    alias = node.args.get("alias")
+    if alias is None:
+        return ()
+    only(alias, "this")
+    return ((str(alias.name).lower(),),)
+
+
+def _read_select(node: exp.Select) -> Relation:
+    only(node, "expressions", "from_", "where", "qualify")
+    from_ = node.args.get("from_")
+    if from_ is None:
+        raise Untranslatable(f"{quoted(node)} selects from no table: {_WRITE_OUT}")
+    inner = read_source(from_.this)
+    scope = Scope([inner.side], [inner.side])
+    chosen = _choose(node, inner, scope)
+    where, qualify = node.args.get("where"), node.args.get("qualify")
+    if where is not None:
+        chosen = replace(chosen, newest=_kept(where.this, inner, inner.ranks or {}, scope))
+    if qualify is not None:
+        if where is not None:
+            raise Untranslatable(f"{quoted(node)} has WHERE and QUALIFY: {_WRITE_OUT}")
+        chosen = replace(chosen, newest=_kept(qualify.this, inner, chosen.ranks or {}, scope))
+    return chosen
+
+
+def _choose(node: exp.Select, inner: Relation, scope: Scope) -> Relation:
+    """The columns that a SELECT lists."""
+    columns, ranks = FileColumns(rest=False), dict[str, Newest]()
+    for one in node.expressions:
+        column = one.this if isinstance(one, exp.Alias) else one
+        if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
+            columns = _with_star(columns, column, inner, scope)
+            ranks |= {name: one for name, one in (inner.ranks or {}).items() if name in columns.hidden}
+        elif isinstance(column, exp.Window) and isinstance(one, exp.Alias):
+            ranks[one.alias.lower()] = _newest(column, inner, scope)
+        elif is_column(column):
+            found = scope.find(column)
+            name = one.alias or found.path[-1]
+            columns = replace(columns, named={**columns.named, name: found.path})
+        else:
+            raise Untranslatable(f"{quoted(one)} is computed: {_WRITE_OUT}, or compute it in SET and VALUES")
+    columns = replace(columns, hidden=columns.hidden | ranks.keys())
+    return Relation(inner.table, replace(inner.side, columns=columns), inner.newest, ranks)
+
+
+def _with_star(columns: FileColumns, node: exp.Expr, inner: Relation, scope: Scope) -> FileColumns:
+    """All columns of the relation behind FROM, but for those that the star excepts."""
+    star = node if isinstance(node, exp.Star) else node.this
+    only(star, "except_")
+    if isinstance(node, exp.Column) and scope.sides[0].rest_of((*(part.name for part in node.parts[:-1]), "*")) is None:
+        raise Untranslatable(f"{quoted(node)} names another table: {_WRITE_OUT}")
+    left_out = {str(one.name).lower() for one in star.args.get("except_") or ()}
+    unseen = left_out - (inner.ranks or {}).keys()
+    if unseen and inner.side.columns.rest:
+        raise Untranslatable(
+            f"EXCEPT leaves out {', '.join(sorted(unseen))}, which the files may have: list the columns in SET and "
+            "VALUES, and select *"
+        )
+    named = {name: path for name, path in inner.side.columns.named.items() if name.lower() not in left_out}
+    return FileColumns({**named, **columns.named}, inner.side.columns.rest, inner.side.columns.hidden | left_out)
+
+
+def _kept(condition: exp.Expr, inner: Relation, ranks: dict[str, Newest], scope: Scope) -> Newest:
+    """What a condition on the number of a row keeps: the first of each key. Raises Untranslatable for all others."""
+    bare = condition.unnest()
+    left = bare.this.unnest() if isinstance(bare, exp.EQ) else None
+    is_first = isinstance(bare, exp.EQ) and str(bare.expression) == "1"
+    found = None
+    if isinstance(left, exp.Window):
+        found = _newest(left, inner, scope)
+    elif isinstance(left, exp.Column):
+        found = ranks.get(str(left.name).lower())
+    if not is_first or found is None or inner.newest is not None:
+        raise Untranslatable(
+            f"{quoted(condition)} selects rows, and a MergeJob reads whole files: {_WRITE_OUT}, or write the condition "
+            "into each WHEN clause if rows that it leaves out are to change nothing"
+        )
+    return found
+
+
+def _newest(window: exp.Window, inner: Relation, scope: Scope) -> Newest:
+    """``row_number() over (partition by key order by sequence desc)``. Raises Untranslatable for all others."""
+    only(window, "this", "partition_by", "order", "over")
+    order = window.args.get("order")
+    ordered = order.expressions if isinstance(order, exp.Order) else []
+    if not isinstance(window.this, exp.RowNumber) or len(ordered) != 1 or inner.newest is not None:
+        raise Untranslatable(
+            f"{quoted(window)} does not number the rows of a key by one column: use ROW_NUMBER() OVER (PARTITION BY "
+            f"keys ORDER BY sequence DESC), or {_WRITE_OUT}"
+        )
+    if not ordered[0].args.get("desc") or ordered[0].args.get("nulls_first"):
+        raise Untranslatable(
+            f"{quoted(window)} does not keep the greatest value, with null as the least: write ORDER BY … DESC NULLS "
+            f"LAST, or {_WRITE_OUT}"
+        )
+    keys = frozenset(scope.find(one).path for one in window.args.get("partition_by") or ())
+    return Newest(keys, scope.find(ordered[0].this).path)

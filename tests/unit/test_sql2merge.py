@@ -1,0 +1,425 @@
+"""`skipstone sql2merge`: what statements become, what is refused by which sentence, and that the ways out work."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from skipstone_cli.commands import sql2merge
+from skipstone_cli.commands.sql2merge import Options, run_sql2merge
+from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.output.screen import Screen
+from skipstone_cli.translating import jobs
+from skipstone_cli.translating.dialects import find_dialect
+from skipstone_cli.translating.jobs import Chosen, Translation, translate
+from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.kinds import parse
+from skipstone_operator.resources.rules import limits
+
+from tests.docs.blocks import blocks_of
+
+PAGE = "docs/guide/merge-into.md"
+UPDATE = "WHEN MATCHED THEN UPDATE SET a = s.a"
+INSERT = "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+
+
+def merge(
+    clauses: str, *, on: str = "t.id = s.id", using: str = "s", dialect: str = "spark", **options: Any
+) -> Translation:
+    """What a statement becomes; its manifest, if any, is one that the operator takes."""
+    given: dict[str, Any] = {"paths": ("feed/*.parquet",), **options}
+    found = translate(f"MERGE INTO t USING {using} ON {on} {clauses}", Chosen(dialect=find_dialect(dialect), **given))
+    if found.manifest is not None:
+        resource = parse(dict(found.manifest))
+        assert validate_spec(resource.kind, resource.spec) is None
+    assert bool(found.refused) == (found.manifest is None)
+    return found
+
+
+def spec(*arguments: Any, **options: Any) -> dict[str, Any]:
+    found = merge(*arguments, **options)
+    assert found.manifest is not None, found.refused
+    return dict(found.manifest["spec"])
+
+
+def test_the_statement_of_the_guide_becomes_the_manifest_of_the_guide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console, statement, manifest = blocks_of(PAGE)[:3]
+    file = tmp_path / "orders.sql"
+    file.write_text(statement.text)
+    options = Options(file=str(file), paths=["feeds/orders/*.parquet"], zone="UTC", keys_are_set=True)
+    assert run_sql2merge(Screen(), options) is ExitCode.FINE
+    out, err = capsys.readouterr()
+    assert out == manifest.text
+    assert err == "".join(console.text.splitlines(keepends=True)[1:])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("s.a", "source.a"),
+        ("t.a", "target.a"),
+        ("s.`order`.`x y`", "source.order.`x y`"),
+        ("s.`date`", "source.`date`"),
+        ("NULL", "null"),
+        ("-3", "-3"),
+        ("10L", "10"),
+        ("1.50BD", "1.50"),
+        ("'x'", "'x'"),
+        ("DATE '2026-01-02'", "date '2026-01-02'"),
+        ("TIMESTAMP '2026-01-02 03:04:05'", "timestamp '2026-01-02 03:04:05'"),
+        ("(s.a + 1) * 2 - (t.b - s.c)", "(source.a + 1) * 2 - (target.b - source.c)"),
+        ("s.a - s.b - s.c", "source.a - source.b - source.c"),
+        ("-(s.a + 1) % 3", "-(source.a + 1) % 3"),
+        ("nvl(s.a, 0)", "coalesce(source.a, 0)"),
+        ("s.a || '-' || t.b", "source.a || '-' || target.b"),
+        ("round(s.a)", "round(source.a, 0)"),
+        ("cast(s.a AS DECIMAL(9, 2))", "cast(source.a as decimal(9,2))"),
+        ("cast(s.a AS TIMESTAMP)", "cast(source.a as timestamptz)"),
+        ("cast(s.a AS TIMESTAMP_NTZ)", "cast(source.a as timestamp)"),
+        ("cast('1.55' AS DECIMAL(2, 1))", "cast('1.55' as decimal(2,1))"),
+        ("cast(1.5 AS BIGINT)", "cast(1.5 as long)"),
+    ],
+)
+def test_a_value_becomes_an_expression(value: str, text: str) -> None:
+    found = spec(f"WHEN MATCHED THEN UPDATE SET x = {value}", zone="UTC")
+    assert found["whenMatched"] == [{"action": "Update", "set": {"x": text}}]
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ("3 < s.a", "source.a > 3"),
+        ("s.a <> t.a", "source.a != target.a"),
+        ("NOT s.a IS NULL", "source.a IS NOT NULL"),
+        ("s.ok IS NOT TRUE", "NOT (source.ok = true AND source.ok IS NOT NULL)"),
+        ("s.ok AND (s.a = 1 OR s.b = 2)", "source.ok AND (source.a = 1 OR source.b = 2)"),
+        ("s.a NOT LIKE 'x%'", "source.a NOT LIKE 'x%'"),
+        ("NOT s.a NOT LIKE 'x%'", "NOT (source.a NOT LIKE 'x%')"),
+        ("s.a <=> 1", "source.a = 1 AND source.a IS NOT NULL"),
+        ("startswith(s.a, 'x')", "source.a LIKE 'x%'"),
+    ],
+)
+def test_a_condition_becomes_a_when(condition: str, text: str) -> None:
+    assert spec(f"WHEN MATCHED AND {condition} THEN DELETE")["whenMatched"] == [{"when": text, "action": "Delete"}]
+
+
+def test_a_subquery_chooses_and_renames_columns() -> None:
+    found = spec(f"WHEN MATCHED THEN UPDATE SET * {INSERT}", using="(SELECT u.key AS id, u.v.w AS a FROM d.u) s")
+    assert found["keys"] == [{"target": "id", "source": "key"}]
+    assert found["whenMatched"] == [{"action": "Update", "set": {"id": "source.key", "a": "source.v.w"}}]
+    assert found["whenNotMatched"] == [{"action": "Insert", "values": {"id": "source.key"}}]
+
+
+def test_the_newest_row_of_a_key_is_told_by_qualify_too() -> None:
+    using = "(SELECT * FROM u QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC NULLS LAST) = 1) s"
+    assert spec(UPDATE, using=using, dialect="snowflake")["sequenceBy"] == "seq"
+    refused = merge(UPDATE, using=using.replace(" NULLS LAST", ""), dialect="snowflake").refused
+    assert refused[0].startswith("USING: ")
+    assert "NULLS LAST" in refused[0]
+
+
+def test_conditions_of_on_beside_keys_go_where_they_mean_the_same() -> None:
+    found = spec(UPDATE, on="t.id = s.id AND (t.a = 1 OR t.b = 2) AND s.x > 0 AND t.v < s.v")
+    assert found["targetWhere"] == "target.a = 1 OR target.b = 2"
+    assert found["whenMatched"][0]["when"] == "source.x > 0 AND target.v < source.v"
+
+
+DIALECTS = ("spark", "delta", "iceberg", "databricks", "trino", "snowflake", "bigquery")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_has_the_clauses(dialect: str) -> None:
+    found = spec(
+        "WHEN MATCHED AND s.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET a = s.a + 1, b = coalesce(s.b, t.b) "
+        "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, s.a) WHEN NOT MATCHED BY SOURCE AND t.a > 5 THEN DELETE",
+        dialect=dialect,
+    )
+    assert found["whenMatched"][1]["set"] == {"a": "source.a + 1", "b": "coalesce(source.b, target.b)"}
+    assert found["whenNotMatched"] == [{"action": "Insert", "values": {"id": "source.id", "a": "source.a"}}]
+    assert found["whenNotMatchedBySource"] == [{"when": "target.a > 5", "action": "Delete"}]
+
+
+NEWEST = "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) AS n FROM u) WHERE n = 1) s"
+#: What is refused, the part and words of the sentence, and what is changed to follow its way out.
+WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
+    ({"on": "t.id <=> s.id"}, "ON", "lets null equal null", {"on": "t.id = s.id"}),
+    ({"on": "t.id = cast(s.id AS INT)"}, "ON", "compares what is computed", {"on": "t.id = s.id"}),
+    ({"on": "upper(t.id) = s.id"}, "ON", "compares what is computed", {"on": "t.id = s.id"}),
+    ({"on": "t.id > s.id"}, "ON", "no column of the table equals", {"on": "t.id = s.id"}),
+    ({"on": "t.id = s.id AND t.id = s.x"}, "ON", "equals two source columns", {"on": "t.id = s.id"}),
+    ({"on": "id = s.id"}, "ON", "whose column it is", {"on": "t.id = s.id"}),
+    (
+        {"on": "t.id = s.id AND s.x > 0", "clauses": f"{UPDATE} {INSERT}"},
+        "ON",
+        "count as not matched",
+        {
+            "on": "t.id = s.id",
+            "clauses": "WHEN MATCHED AND s.x > 0 THEN DELETE WHEN NOT MATCHED AND s.x > 0 THEN INSERT *",
+        },
+    ),
+    ({"paths": ()}, "USING", "name them with --path", {"paths": ("feed/a.parquet",)}),
+    ({"using": "(SELECT id, upper(a) AS a FROM u) s"}, "USING", "is computed", {"using": "(SELECT id, a FROM u) s"}),
+    ({"using": "(SELECT * FROM u WHERE a > 1) s"}, "USING", "selects rows", {"using": "u s"}),
+    ({"using": "(SELECT * FROM u JOIN v ON u.id = v.id) s"}, "USING", "JOINS", {"using": "u s"}),
+    ({"using": "(SELECT DISTINCT * FROM u) s"}, "USING", "DISTINCT", {"using": "u s"}),
+    ({"using": "(VALUES (1)) s"}, "USING", "neither a table nor a SELECT", {"using": "u s"}),
+    ({"using": "u VERSION AS OF 3 s"}, "USING", "VERSION", {"using": "u s"}),
+    ({"using": NEWEST.replace("DESC", "ASC")}, "USING", "does not keep the greatest", {"using": NEWEST}),
+    ({"using": NEWEST.replace("BY id", "BY a")}, "USING", "other columns than the keys", {"using": NEWEST}),
+    ({"using": NEWEST, "clauses": INSERT}, "USING", "--keys-not-null", {"keys_are_set": True}),
+    (
+        {"using": NEWEST, "clauses": INSERT},
+        "USING",
+        "AND s.id IS NOT NULL",
+        {"clauses": INSERT.replace("MATCHED", "MATCHED AND s.id IS NOT NULL")},
+    ),
+    (
+        {"using": NEWEST, "clauses": "WHEN MATCHED AND s.n = 1 THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "'n' is not a column",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT VALUES (s.id)"},
+        "WHEN NOT MATCHED (1)",
+        "name them",
+        {"clauses": INSERT},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT *", "on": "t.id = s.key"},
+        "WHEN NOT MATCHED",
+        "name the columns and their values",
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.key)"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = upper(s.a)"},
+        "WHEN MATCHED (1), a",
+        "work it out",
+        {"clauses": UPDATE},
+    ),
+    ({"clauses": "WHEN MATCHED THEN UPDATE SET a = a"}, "WHEN MATCHED (1), a", "write s.a or t.a", {"clauses": UPDATE}),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a.b = s.a"},
+        "WHEN MATCHED (1)",
+        "name a whole column",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = try_cast(s.a AS INT)"},
+        "WHEN MATCHED (1), a",
+        "SAFE",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = cast(s.a AS SMALLINT)"},
+        "WHEN MATCHED (1), a",
+        "cast to boolean, int",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = cast(s.a AS INT)"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = current_date()"},
+        "WHEN MATCHED (1), a",
+        "a clock",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = CASE WHEN s.a = 1 THEN 2 END"},
+        "WHEN MATCHED (1), a",
+        "for each case",
+        {"clauses": "WHEN MATCHED AND s.a = 1 THEN UPDATE SET a = 2"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND upper(s.a) = 'X' THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "is computed",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND s.a = NULL THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "write IS NULL",
+        {"clauses": "WHEN MATCHED AND s.a IS NULL THEN DELETE"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND s.a IN (1, NULL) THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "IS NULL for NULL",
+        {"clauses": "WHEN MATCHED AND (s.a IN (1) OR s.a IS NULL) THEN DELETE"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND s.a IN (SELECT 1) THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "asks another table",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND s.a LIKE '%x' THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "use LIKE 'begin%'",
+        {"clauses": "WHEN MATCHED AND s.a LIKE 'x%' THEN DELETE"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND t.d = DATE '2026-01-02' THEN DELETE"},
+        "WHEN MATCHED (1), condition",
+        "--time-zone",
+        {"zone": "UTC"},
+    ),
+    (
+        {"clauses": f"{UPDATE} WHEN MATCHED THEN DELETE"},
+        "WHEN",
+        "put that one last",
+        {"clauses": f"WHEN MATCHED AND s.a = 1 THEN DELETE {UPDATE}"},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = s.a"},
+        "WHEN NOT MATCHED BY SOURCE (1), a",
+        "has no row here",
+        {"clauses": "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = t.b"},
+    ),
+    ({"clauses": "WHEN MATCHED THEN UPDATE SET a = 'x\\ny'"}, "The statement", "has an escape", {"clauses": UPDATE}),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = s.a / 2", "dialect": "trino"},
+        "WHEN MATCHED (1), a",
+        "other digits in trino",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = cast(s.a AS INT64)", "dialect": "bigquery"},
+        "WHEN MATCHED (1), a",
+        "rules of bigquery",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT ROW", "dialect": "bigquery"},
+        "WHEN NOT MATCHED (1)",
+        "name them",
+        {"clauses": INSERT},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT VALUES (1, 2)", "dialect": "bigquery"},
+        "WHEN NOT MATCHED (1)",
+        "name",
+        {"clauses": INSERT},
+    ),
+    ({"table": "My_Table"}, "MERGE INTO", "--table", {"table": "my-table"}),
+    (
+        {"clauses": "WHEN MATCHED AND " + " OR ".join(["s.a = 1"] * 600) + " THEN DELETE"},
+        "The statement",
+        "at most 4096 bytes",
+        {"clauses": UPDATE},
+    ),
+)
+
+
+@pytest.mark.parametrize(("given", "part", "words", "change"), WAYS_OUT, ids=lambda one: str(one)[:50])
+def test_what_is_refused_is_named_with_a_way_out_that_works(
+    given: dict[str, Any], part: str, words: str, change: dict[str, Any]
+) -> None:
+    whole = {"clauses": UPDATE, **given}
+    clauses = whole.pop("clauses")
+    (sentence,) = merge(clauses, **whole).refused
+    assert sentence.startswith(f"{part}: ")
+    assert words in sentence
+    assert ": " in sentence.removeprefix(f"{part}: ")
+    assert not sentence.endswith(".")
+    followed = {"clauses": UPDATE, **given, **change}
+    clauses = followed.pop("clauses")
+    assert merge(clauses, **followed).manifest is not None
+
+
+def test_every_part_that_is_refused_is_named() -> None:
+    found = merge(
+        "WHEN MATCHED AND f(s.x) THEN UPDATE SET a = g(s.a), b = s.b, c = h(1) WHEN NOT MATCHED THEN INSERT ROW"
+    )
+    parts = [sentence.partition(": ")[0] for sentence in found.refused]
+    assert parts == [
+        "WHEN MATCHED (1), condition",
+        "WHEN MATCHED (1), a",
+        "WHEN MATCHED (1), c",
+        "WHEN NOT MATCHED (1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "there are 0 statements: give one"),
+        ("SELECT 1", "the statement is SELECT: give a MERGE INTO"),
+        ("MERGE INTO t USING s", "is not SQL of spark"),
+        ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE; SELECT 1", "there are 2 statements"),
+        ("MERGE WITH SCHEMA EVOLUTION INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "by schemaEvolution"),
+        ("WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "WITH"),
+        ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * EXCEPT (a)", "EXCEPT"),
+        ("MERGE INTO o.t USING p.t ON t.id = t.id WHEN MATCHED THEN DELETE", "two aliases"),
+    ],
+)
+def test_what_is_not_one_merge_is_refused(text: str, words: str) -> None:
+    found = translate(text, Chosen(dialect=find_dialect("spark"), paths=("x.parquet",)))
+    assert found.manifest is None
+    assert words in " ".join(found.refused)
+
+
+def test_bounds_are_those_of_the_resource() -> None:
+    ours = {name: getattr(jobs, name) for name in vars(limits) if name.startswith("MAX_") and hasattr(jobs, name)}
+    ours |= {name: getattr(sql2merge, name) for name in ("MAX_PATHS", "MAX_PATH")}
+    assert len(ours) == 8
+    assert ours == {name: getattr(limits, name) for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dialect": "oracle"}, "--dialect is 'oracle': use spark,"),
+        ({"paths": ["/abs/a.parquet"]}, "--path is '/abs/a.parquet': write a path below"),
+        ({"paths": ["s3://b/a.parquet"]}, "--path is"),
+        ({"paths": ["a/../b"]}, "--path is"),
+        ({"paths": ["a"] * 65}, "--path is given 65 times"),
+        ({"format": "xml"}, "--format is 'xml': use Csv,"),
+        ({"location": "Bad Name"}, "--location is"),
+        ({"columns": ["id=long"]}, "--column is for the formats Csv and Json only"),
+        ({"columns": ["id=number"], "format": "Csv"}, "--column has id=number: write"),
+        ({"zone": "Mars/Base"}, "--time-zone is 'Mars/Base': name a time zone"),
+        ({"table": "No Name"}, "No Name"),
+        ({"file": "no-such.sql"}, "no-such.sql cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(CliError) as refused:
+        run_sql2merge(Screen(), Options(**{"file": "-", **options}))
+    assert words in str(refused.value)
+
+
+def test_a_source_in_json_gets_its_types(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"MERGE INTO d.t USING s ON t.id = s.id {UPDATE}"))
+    options = Options(
+        file="-", paths=["a", "b"], format="json", columns=["x=decimal(9,2)"], location="landing", name="m"
+    )
+    assert run_sql2merge(Screen(), options) is ExitCode.FINE
+    manifest = yaml.safe_load(capsys.readouterr().out)
+    assert manifest["metadata"] == {"name": "m"}
+    assert manifest["spec"]["source"] == {
+        "format": "Json",
+        "location": "landing",
+        "paths": ["a", "b"],
+        "columns": [{"name": "x", "type": "decimal(9,2)"}],
+    }
+    resource = parse(manifest)
+    assert validate_spec(resource.kind, resource.spec) is None
+
+
+def test_the_command_ends_with_2_and_prints_nothing_if_a_part_is_refused() -> None:
+    words = [sys.executable, "-m", "skipstone_cli", "sql2merge", "--path", "x.parquet"]
+    statement = f"MERGE INTO t USING s ON t.id <=> s.id {UPDATE}"
+    done = subprocess.run(
+        words, input=statement, capture_output=True, text=True, check=False, timeout=300, env={**os.environ}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("skipstone: ON: 't.id IS NOT DISTINCT FROM s.id' lets null equal null")
