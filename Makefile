@@ -14,6 +14,8 @@ LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.
 # What is run against the oldest and the newest Kubernetes that is pinned, besides the one of the cluster.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py planning_server.py)
+# What `make test` runs against the server of skipstone local, too; `make test-kube-local` runs all.
+LOCAL_MODULES := $(addprefix tests/kube/test_, relists.py launch_moment.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 # Programs for a shell. Those of Python have a suffix.
 SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -95,6 +97,7 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 .test-kubernetes:
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
 	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
+	@$(STAGE) "some of them, against the local server" env SKIPSTONE_API=local $(PYTHON_ENV)/pytest -q $(LOCAL_MODULES)
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
@@ -130,6 +133,9 @@ test-local: setup ## The main job on this machine without a cluster, and deaths 
 
 test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
+
+test-kube-local: setup cluster-tools ## The same tests, against the server of skipstone local
+	SKIPSTONE_API=local $(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/spark

@@ -14,6 +14,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.kube.test_schema_chart import CHART, run_helm
 
+pytestmark = pytest.mark.cluster("it has no users, no roles and no policies")
 Obj = dict[str, Any]
 MANAGED = {"app.kubernetes.io/managed-by": "skipstone-operator"}
 REPORT = {"metadata": {"annotations": {"skipstone.dev/report": "{}"}}}

@@ -40,6 +40,7 @@ def operator(environment: dict[str, str], tmp_path: Path) -> Iterator[Operator]:
     running.kill()
 
 
+@pytest.mark.cluster("it has no users and no roles")
 def test_a_right_installation_passes_and_a_missing_right_is_named(
     operator: Operator, environment: dict[str, str], control_plane: ControlPlane, namespace: str
 ) -> None:

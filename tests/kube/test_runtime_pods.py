@@ -64,6 +64,7 @@ def test_pods_of_every_kind_of_run_are_let_in(
 
 @pytest.mark.parametrize("role", ["driver", "executor"])
 @pytest.mark.parametrize("dropped", ["allowPrivilegeEscalation", "capabilities"])
+@pytest.mark.cluster("it judges no pods: they are processes of whoever started them")
 def test_a_pod_without_one_of_the_restrictions_is_kept_out(
     core: client.CoreV1Api, restricted: str, role: str, dropped: str
 ) -> None:

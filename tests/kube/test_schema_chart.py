@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.toolchain import build_tools
 
+pytestmark = pytest.mark.cluster("it has no chart: nothing is installed")
 CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 
 

@@ -49,6 +49,10 @@ class LocalApi:
         self.connection = http.client.HTTPSConnection("127.0.0.1", address.port, context=context, timeout=300)
         self.post("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     def send(self, method: str, path: str, content: bytes | None = None, **headers: str) -> str:
         """Send one request as it is; names of headers have _ for -."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}

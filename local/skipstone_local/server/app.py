@@ -33,6 +33,8 @@ from skipstone_local.server.watching import Hub, Watch
 from skipstone_local.store import JsonObject, Store
 
 METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
+#: Where kubectl looks for the schema of a List; a document of no schemas has no bytes.
+OLD_SCHEMAS, OLD_SCHEMAS_MEDIA = "/openapi/v2", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 HEALTH = ("/healthz", "/livez", "/readyz")
 _log = logging.getLogger(__name__)
 #: Every request with its answer, at the level INFO.
@@ -40,10 +42,15 @@ _requests = logging.getLogger("skipstone_local.requests")
 
 
 def build_app(store: Store, admission: Judge, token: str, pods: Path | None = None) -> Starlette:
-    """The API server over a store. Every request needs ``token``; ``pods``: the folder of the pods, for their logs."""
+    """The API server over a store. Every request needs ``token``; ``pods``: the folder of the pods, for their logs.
+
+    Before it ends, its ``state.end_streams()`` is called: it ends watches, which last as long as their clients like.
+    """
     server = _Server(Desk(store, admission, load_catalog(), token), token, pods or Path("/nonexistent"))
     route = Route("/{path:path}", server.handle, methods=METHODS)
-    return Starlette(routes=[route], lifespan=server.live)
+    app = Starlette(routes=[route], lifespan=server.live)
+    app.state.end_streams = server.end_streams
+    return app
 
 
 @dataclass
@@ -67,6 +74,11 @@ class _Server:
     def catalog(self) -> Catalog:
         """The kinds that are served."""
         return self.desk.catalog
+
+    def end_streams(self) -> None:
+        """End all watches and followed logs, for the server ends; from any thread."""
+        if self.hub is not None:
+            self.hub.end()
 
     @asynccontextmanager
     async def live(self, _app: Starlette) -> AsyncIterator[None]:
@@ -107,6 +119,8 @@ class _Server:
         asked.user = identity = read_authorization(self.token, request.headers.get("authorization", ""))
         if path in HEALTH:
             return PlainTextResponse("ok")
+        if path == OLD_SCHEMAS:
+            return Response(b"", media_type=OLD_SCHEMAS_MEDIA)
         if (document := describe(path, self.catalog)) is not None:
             if request.method != "GET":
                 raise no_such_method()
@@ -128,7 +142,8 @@ class _Server:
         if call.is_watch:
             return self._watch(call)
         if call.target.subresource == "log":
-            return StreamingResponse(await open_log(self.desk, call, self.pods), media_type="text/plain")
+            log = await open_log(self.desk, call, self.pods, lambda: self.hub is None or self.hub.is_ending)
+            return StreamingResponse(log, media_type="text/plain")
         carried = await self.desk.run(lambda session: carry_out(session, call))
         return _json(carried.body, carried.code, carried.warnings)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from skipstone_local.server.answers.refusals import Refusal, bad_request
@@ -19,8 +19,11 @@ PAUSE = 0.2
 ENDED = ("Succeeded", "Failed")
 
 
-async def open_log(desk: Desk, call: ApiCall, folder: Path) -> AsyncIterator[bytes]:
-    """The log piece by piece. ``folder`` has those of all pods. Raises Refusal for a pod that has none."""
+async def open_log(desk: Desk, call: ApiCall, folder: Path, is_ending: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """The log piece by piece. ``folder`` has those of all pods. Raises Refusal for a pod that has none.
+
+    A log that is followed ends with its pod, and when ``is_ending``.
+    """
     pod = await desk.run(lambda session: find(session, call.target))
     container = _container(pod, call.query.get("container", ""))
     path = folder / pod["metadata"]["uid"] / "log"
@@ -29,7 +32,11 @@ async def open_log(desk: Desk, call: ApiCall, folder: Path) -> AsyncIterator[byt
     if not path.exists() and not call.flag("follow"):
         raise bad_request(f'container "{container}" in pod "{call.target.name}" is waiting to start: ContainerCreating')
     start = await asyncio.to_thread(_tail_start, path, call.number("tailLines"))
-    return _pieces(desk, call, path, start)
+
+    async def is_over() -> bool:
+        return not call.flag("follow") or is_ending() or await desk.run(lambda session: _is_over(session, call))
+
+    return _pieces(path, start, call.number("limitBytes"), is_over)
 
 
 def _container(pod: JsonObject, wanted: str) -> str:
@@ -39,10 +46,11 @@ def _container(pod: JsonObject, wanted: str) -> str:
     return wanted or (names[0] if names else "")
 
 
-async def _pieces(desk: Desk, call: ApiCall, path: Path, at: int) -> AsyncIterator[bytes]:
-    left = call.number("limitBytes")
+async def _pieces(
+    path: Path, at: int, left: int | None, is_over: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
     while True:
-        ended = not call.flag("follow") or await desk.run(lambda session: _is_over(session, call))
+        ended = await is_over()
         while piece := await asyncio.to_thread(_read, path, at):
             piece = piece if left is None else piece[:left]
             left = None if left is None else left - len(piece)

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,16 +82,11 @@ def serving(root: Path) -> Iterator[Path]:
     with _locked(folder.lock):
         ensure_certificate(folder)
         before = read_address(folder.kubeconfig)
-        listener = _listen(before.port if before else 0)
-        address = Address(listener.getsockname()[1], before.token if before else secrets.token_urlsafe(32))
-        store = Store(folder.objects)
-        try:
+        with closing(Store(folder.objects)) as store, closing(_listen(before.port if before else 0)) as listener:
+            address = Address(listener.getsockname()[1], before.token if before else secrets.token_urlsafe(32))
             with _running(store, folder, address, listener):
                 _write_kubeconfig(folder, address)
                 yield folder.kubeconfig
-        finally:
-            store.close()
-            listener.close()
 
 
 def serve(root: Path) -> None:
@@ -142,7 +137,7 @@ def _running(store: Store, folder: RootFolder, address: Address, listener: socke
     app = build_app(store, Admission.load(), address.token, folder.path / "pods")
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_config=None,
         access_log=False,
         timeout_graceful_shutdown=1,
         lifespan="on",
@@ -160,6 +155,7 @@ def _running(store: Store, folder: RootFolder, address: Address, listener: socke
             time.sleep(PAUSE)
         yield
     finally:
+        app.state.end_streams()
         server.should_exit = True
         thread.join()
 

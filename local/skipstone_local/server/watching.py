@@ -29,11 +29,17 @@ class Hub:
 
     loop: asyncio.AbstractEventLoop
     waiting: dict[str, set[asyncio.Event]] = field(default_factory=dict)
+    is_ending: bool = False
 
     def tell(self, resources: frozenset[str]) -> None:
         """Wake those who wait for one of these resources; from any thread."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._wake, resources)
+
+    def end(self) -> None:
+        """End all watches and followed logs; from any thread."""
+        self.is_ending = True
+        self.tell(frozenset(self.waiting))
 
     def _wake(self, resources: frozenset[str]) -> None:
         for resource in resources:
@@ -69,7 +75,7 @@ class Watch:
         with hub.subscription(self.call.kind.resource) as changed:
             for line in await self.desk.run(self._begin):
                 yield line
-            while (left := end - loop.time()) > 0:
+            while (left := end - loop.time()) > 0 and not hub.is_ending:
                 changed.clear()
                 try:
                     lines = await self.desk.run(self._catch_up)
@@ -78,7 +84,8 @@ class Watch:
                     return
                 for line in lines:
                     yield line
-                if not await _set_within(changed, min(left, BOOKMARKS)) and self.wants_bookmarks:
+                is_told = await _set_within(changed, min(left, BOOKMARKS))
+                if not is_told and left > BOOKMARKS and self.wants_bookmarks:
                     yield await self.desk.run(self._bookmark)
             if self.wants_bookmarks:
                 yield await self.desk.run(self._bookmark)

@@ -56,7 +56,10 @@ KINDS: Mapping[str, BuiltinKind] = MappingProxyType(
         "PersistentVolumeClaim": BuiltinKind(CLAIM, complete_claim, check_claim),
         "Namespace": BuiltinKind(name_rule=label_problems, namespaced=False),
         "Service": BuiltinKind(name_rule=service_name_problems),
-        **dict.fromkeys(("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "StorageClass"), _CLUSTER),
+        **dict.fromkeys(
+            ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Node", "PriorityClass", "StorageClass"),
+            _CLUSTER,
+        ),
     }
 )
 _ANY = BuiltinKind()

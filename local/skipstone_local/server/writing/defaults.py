@@ -1,17 +1,14 @@
-"""What the API server fills into objects of Kubernetes' own kinds."""
+"""What the API server fills into objects of Kubernetes' own kinds, beside what admission completes."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 
 from skipstone_local.server.kinds.served import ServedKind
 from skipstone_local.store import JsonObject
 
 POD_SPEC: JsonObject = {
-    "restartPolicy": "Always",
     "dnsPolicy": "ClusterFirst",
-    "terminationGracePeriodSeconds": 30,
     "schedulerName": "default-scheduler",
     "serviceAccountName": "default",
     "enableServiceLinks": True,
@@ -81,20 +78,6 @@ def _namespace(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}, "spec": {"finalizers": ["kubernetes"]}}
 
 
-def _secret(obj: JsonObject) -> JsonObject:
-    plain = obj.get("stringData") or {}
-    kept = {name: value for name, value in obj.items() if name != "stringData"}
-    filled = {**kept, "type": kept.get("type") or "Opaque"}
-    if isinstance(plain, dict) and plain:
-        encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in plain.items()}
-        filled["data"] = {**(obj.get("data") or {}), **encoded}
-    return filled
-
-
-def _claim(obj: JsonObject) -> JsonObject:
-    return {**obj, "spec": {"volumeMode": "Filesystem", **_spec(obj)}}
-
-
 def _service(obj: JsonObject) -> JsonObject:
     spec = {"type": "ClusterIP", "sessionAffinity": "None", "clusterIP": "127.0.0.1", **_spec(obj)}
     if isinstance(spec.get("ports"), list):
@@ -119,8 +102,6 @@ def _deployment(obj: JsonObject) -> JsonObject:
 FILLERS: Mapping[str, Callable[[JsonObject], JsonObject]] = {
     "Pod": _pod,
     "Namespace": _namespace,
-    "Secret": _secret,
-    "PersistentVolumeClaim": _claim,
     "Service": _service,
     "Deployment": _deployment,
 }
