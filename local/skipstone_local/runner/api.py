@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,14 +129,9 @@ class Client:
             }
         )
         try:
-            response = self._ask("GET", f"{path}?{query}", None, "application/json", WATCH_SECONDS + REQUEST_SECONDS)
-            if response.status != 200:
-                _refuse(response.status, path)
-            while line := response.readline():
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    _refuse(event["object"].get("code"), path)
-                yield event["type"], event["object"]
+            asked = self._ask("GET", f"{path}?{query}", None, "application/json", WATCH_SECONDS + REQUEST_SECONDS)
+            with closing(asked) as response:
+                yield from _read_events(response, path)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiError(f"watch {path}: {str(error) or type(error).__name__}") from error
         finally:
@@ -159,16 +154,17 @@ class Client:
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
         kept = self._connection is not None
         try:
-            response = self._ask(method, path, body, kind, REQUEST_SECONDS)
-            data = response.read()
+            return self._exchange(method, path, body, kind)
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
             self.close()
             if not kept:
                 raise
             # The server had closed a connection that was idle: all that is asked here may be asked twice.
-            response = self._ask(method, path, body, kind, REQUEST_SECONDS)
-            data = response.read()
-        return Answer(response.status, _parse(data))
+            return self._exchange(method, path, body, kind)
+
+    def _exchange(self, method: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
+        with closing(self._ask(method, path, body, kind, REQUEST_SECONDS)) as response:
+            return Answer(response.status, _parse(response.read()))
 
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None, kind: str, seconds: float
@@ -249,6 +245,16 @@ class Watcher(threading.Thread):
         else:
             self._known[uid] = obj
         self._news.put(News(change, self._path, obj))
+
+
+def _read_events(response: http.client.HTTPResponse, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if response.status != 200:
+        _refuse(response.status, path)
+    while line := response.readline():
+        event = json.loads(line)
+        if event["type"] == "ERROR":
+            _refuse(event["object"].get("code"), path)
+        yield event["type"], event["object"]
 
 
 def _refuse(status: object, path: str) -> None:

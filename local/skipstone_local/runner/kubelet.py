@@ -15,8 +15,8 @@ from skipstone_local.places import RootFolder
 from skipstone_local.runner.api import LISTED_ALL, ApiError, Client, News, ServerAccess, Watcher
 from skipstone_local.runner.claims import bind_claim
 from skipstone_local.runner.folders import PodFolder, Stage
+from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.runner.pods import RETRY_SECONDS, PodWork, is_terminal
-from skipstone_local.runner.programs import DataPlane
 
 PODS, CLAIMS = "/api/v1/pods", "/api/v1/persistentvolumeclaims"
 #: Seconds between two looks at processes that run.

@@ -23,10 +23,20 @@ _BEFORE = (
 )
 #: What may stand behind it: nothing, what is below it, or a separator.
 _BEHIND = r"(?=$|[\s,;=\"'\[\](){}|/?#&:])"
-#: The part of a request that names places.
-_PLACES = "warehouse"
+#: The part of a request that names places, and what of it is in a bucket.
+_PLACES, _BUCKET = "warehouse", "s3"
 #: Variables that hold words as a shell reads them.
-_WORDS = frozenset({"PYSPARK_SUBMIT_ARGS"})
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_WORDS = frozenset({SUBMIT_ARGUMENTS})
+
+
+def has_bucket(request: str) -> bool:
+    """Whether a run's request names a place in a bucket, where its tables or sources are."""
+    try:
+        places = json.loads(request)[_PLACES]
+        return any(place.get(_BUCKET) for place in (places, *places.get("locations", ())))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from skipstone_local.places import RootFolder
 from skipstone_local.runner.api import MERGE_PATCH, Answer, ApiError, Client
 from skipstone_local.runner.environment import CannotMake, JsonObject, resolve
 from skipstone_local.runner.folders import PodFolder, Stage
-from skipstone_local.runner.programs import DataPlane
+from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.runner.statuses import KILLED, TERMINAL, Ended, NotStarted, Running, State, build_status, is_told
 from skipstone_local.runner.supervise import Order, timestamp
 from skipstone_local.runner.volumes import ClaimMissing, PodVolumes, remove_folder

@@ -24,7 +24,7 @@ from skipstone_local.client.objects import Objects
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.runner.api import Client, ServerAccess
 from skipstone_local.runner.kubelet import Runner
-from skipstone_local.runner.programs import DataPlane
+from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.server import AlreadyServed, serving
 from skipstone_local.up.following import NAMESPACES, Follower, Tell, choose_namespaces
 from skipstone_local.up.operators import OperatorFails, OperatorProcess

@@ -18,8 +18,10 @@ from skipstone_operator.manifests.shape import PYTHON
 
 from skipstone_local.runner.environment import CannotMake, JsonObject
 from skipstone_local.runner.folders import CONF, TRUST, PodFolder
+from skipstone_local.runner.mounts import SUBMIT_ARGUMENTS, has_bucket
+from skipstone_local.runner.plane.jars import JarCache, JarsMissing
+from skipstone_local.runner.plane.trust import trust
 from skipstone_local.runner.supervise import POD_VARIABLE
-from skipstone_local.runner.trust import trust
 
 APP = "app"
 _KIND = re.compile(r"[a-z]+")
@@ -44,19 +46,19 @@ _JAVA_OPTIONS = (
 class DataPlane:
     """The data plane of this machine: ``python`` is an interpreter that has it, ``spark`` the folder of its PySpark.
 
-    ``host``: the variables of this machine. ``jars``: what Spark gets besides its own.
+    ``host``: the variables of this machine. ``jars``: where the libraries are that Spark gets besides its own.
     """
 
     python: str
     host: Mapping[str, str]
     spark: str = ""
-    jars: tuple[Path, ...] = ()
+    jars: JarCache | None = None
 
     @staticmethod
-    def find(python: str, host: Mapping[str, str], jars: tuple[Path, ...] = ()) -> DataPlane:
+    def find(python: str, host: Mapping[str, str]) -> DataPlane:
         """The data plane that ``python`` has; without PySpark, runs that need Spark say so."""
         asked = subprocess.run([python, "-P", "-c", _FIND_SPARK], capture_output=True, text=True, check=False)
-        return DataPlane(python, host, asked.stdout, jars)
+        return DataPlane(python, host, asked.stdout, JarCache.of_machine(host))
 
     @property
     def interpreters(self) -> Mapping[str, str]:
@@ -75,11 +77,15 @@ class DataPlane:
     def environment(self, folder: PodFolder, scratch: Path, variables: Mapping[str, str]) -> dict[str, str]:
         """All variables of the process of a pod: those of this machine, of the image, and ``variables`` of the pod.
 
-        ``scratch``: the folder in the place of /tmp. Raises CannotMake for authorities that cannot be used.
+        ``scratch``: the folder in the place of /tmp. Raises CannotMake for authorities that cannot be used, for
+        libraries that cannot be fetched, and as long as they are being fetched.
         """
         environment = self._inherited() | _IMAGE | {"TMPDIR": str(scratch), "SPARK_LOCAL_IP": "127.0.0.1"}
         if self.spark:
-            environment |= {"SPARK_HOME": self.spark, "SPARK_CONF_DIR": str(self._write_conf(folder, scratch))}
+            environment |= {
+                "SPARK_HOME": self.spark,
+                "SPARK_CONF_DIR": str(self._write_conf(folder, scratch, variables)),
+            }
         environment |= variables
         if authorities := environment.get(AUTHORITIES_VARIABLE):
             environment |= trust(Path(authorities), folder.path / TRUST, environment)
@@ -102,14 +108,29 @@ class DataPlane:
         there = {name: home / path for name, path in _HOME_FILES.items()}
         return {name: str(path) for name, path in there.items() if path.is_file()} | kept
 
-    def _write_conf(self, folder: PodFolder, scratch: Path) -> Path:
+    def _write_conf(self, folder: PodFolder, scratch: Path, variables: Mapping[str, str]) -> Path:
         conf = folder.path / CONF
         conf.mkdir(exist_ok=True)
         lines = [f'spark.driver.defaultJavaOptions "-Djava.io.tmpdir={_escaped(scratch)}" {_JAVA_OPTIONS}']
-        if self.jars:
-            lines.append(f"spark.driver.extraClassPath {':'.join(map(_escaped, self.jars))}")
+        if jars := self._find_jars(variables):
+            lines.append(f"spark.driver.extraClassPath {':'.join(map(_escaped, jars))}")
         (conf / "spark-defaults.conf").write_text("\n".join([*lines, ""]))
         return conf
+
+    def _find_jars(self, variables: Mapping[str, str]) -> tuple[Path, ...]:
+        """What Spark needs to read the sources of a run that may need it."""
+        request = Path(variables.get("SKIPSTONE_REQUEST", ""))
+        if self.jars is None or SUBMIT_ARGUMENTS not in variables or not request.is_file():
+            return ()
+        if not has_bucket(request.read_text()):
+            return ()
+        try:
+            files = self.jars.await_fetched("s3a")
+        except JarsMissing as error:
+            raise CannotMake(str(error)) from error
+        if files is None:
+            raise CannotMake("the libraries by which Spark reads buckets are being fetched")
+        return files
 
 
 def _escaped(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""What this machine has in the place of the data plane's image: an interpreter, variables, libraries, authorities."""
