@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import logging
 import queue
 import socket
 import ssl
@@ -27,6 +28,7 @@ PAGE = 500
 RETRY_SECONDS, STOP_SECONDS = 0.5, 5.0
 #: What follows the last object of a list.
 LISTED_ALL = "LISTED_ALL"
+_log = logging.getLogger(__name__)
 
 
 class ApiError(OSError):
@@ -219,8 +221,13 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         """List and watch until told to end; what fails is tried again."""
         while not self._end.is_set():
-            with suppress(ApiError, VersionGone):
+            try:
                 self._follow()
+            except (ApiError, VersionGone) as error:
+                _log.info("watched again: %s", error)
+            except Exception:  # noqa: BLE001 - whoever waits for news must not wait for ever
+                if not self._end.is_set():
+                    _log.exception("watched again after a fault: %s", self._path)
             self._end.wait(RETRY_SECONDS)
 
     def _follow(self) -> None:

@@ -141,6 +141,11 @@ class PodFolder:
             return fit_message(content)
         return fit_tail(_tail(self.log, MAX_TAIL_BYTES))
 
+    def read_complaint(self) -> str:
+        """Why the supervisor could not start the process."""
+        lines = _tail(self.path / SUPERVISOR_LOG, MAX_TAIL_BYTES).decode(errors="replace").strip().splitlines()
+        return f"the process cannot be started: {lines[-1] if lines else 'its supervisor was killed'}"
+
     def read_report(self, limit: int = MAX_REPORT_BYTES) -> str | None:
         """What the process has told so far, None if nothing; more than ``limit`` bytes are not a report."""
         content = _head(self.report, limit + 1)

@@ -5,7 +5,6 @@ Every call looks at what there is and takes one step; a runner that is killed be
 
 from __future__ import annotations
 
-import logging
 import math
 import subprocess
 from collections.abc import Mapping
@@ -33,7 +32,6 @@ DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 LOST_REASON = "ContainerStatusUnknown"
 LOST_MESSAGE = "The container could not be located when the pod was terminated"
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -114,8 +112,9 @@ class PodWork:
             return pod
         if _is_deleting(pod):
             return self._remove(pod, folder) if folder.give_up() else pod
-        if supervisor is not None:
-            _log.warning("the supervisor of pod %s ended with %s", pod["metadata"]["name"], supervisor.returncode)
+        if self.started.pop(folder.uid, None) is not None:
+            # It is started again at the next look.
+            return self._tell(pod, NotStarted("RunContainerError", folder.read_complaint()))
         try:
             order = self._prepare(pod, folder)
         except CannotMake as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 #: The name by which the operator holds its Lease: one that comes after a kill takes it at once.
 IDENTITY = "skipstone-local"
-ACCOUNT_NAMESPACE = "default"
+LEASE, LEASE_NAMESPACE = "skipstone-operator", "default"
 #: Runs are processes of this machine, which has whatever they need.
 IMAGE = "skipstone-local"
 END_SECONDS = 10.0
@@ -54,7 +54,8 @@ class OperatorProcess:
             "KUBECONFIG": str(kubeconfig),
             "POD_NAME": IDENTITY,
             "SKIPSTONE_NAMESPACES": ",".join(namespaces),
-            "SKIPSTONE_OPERATOR_NAMESPACE": ACCOUNT_NAMESPACE,
+            "SKIPSTONE_OPERATOR_NAMESPACE": LEASE_NAMESPACE,
+            "SKIPSTONE_LEASE_NAME": LEASE,
             "SKIPSTONE_SPARK_IMAGE": IMAGE,
             "SKIPSTONE_EXECUTORS": "off",
             "SKIPSTONE_PROBE_PORT": "0",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ from skipstone_cli.kinds import GROUP
 from skipstone_local.client.manifests import Manifest, read_manifests
 from skipstone_local.client.objects import Objects
 from skipstone_local.places import RootFolder, find_root
-from skipstone_local.runner.api import Client, ServerAccess
+from skipstone_local.runner.api import ApiError, Client, ServerAccess
 from skipstone_local.runner.kubelet import Runner
 from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.server import AlreadyServed, serving
 from skipstone_local.up.following import NAMESPACES, Follower, Tell, choose_namespaces
-from skipstone_local.up.operators import OperatorFails, OperatorProcess
+from skipstone_local.up.operators import LEASE, LEASE_NAMESPACE, OperatorFails, OperatorProcess
 
 EXIT_WELL, EXIT_FAILED, EXIT_STOPPED = 0, 1, 130
 #: A command that serves the folder for itself ends sooner than this.
@@ -79,12 +79,15 @@ def run(root: Path, manifests: Sequence[str], options: UpOptions, tell: Tell, ho
 
 @dataclass
 class Service:
-    """The parts that serve a folder, while they run."""
+    """The parts that serve a folder, while they run. ``lease``: since when the operator before them held its Lease."""
 
     kubeconfig: Path
+    login: ServerAccess
     operator: OperatorProcess
     runner: Runner
     follower: Follower
+    lease: str
+    led: bool = False
 
     def work(self, manifests: Sequence[Manifest], stopped: threading.Event, options: UpOptions) -> int:
         """Apply, then take what happens until told to stop or, once, until everything is settled; the exit code."""
@@ -93,13 +96,22 @@ class Service:
         settled = False
         while not stopped.is_set():
             self.look()
-            if settled != self.follower.is_settled():
+            if settled != (self.is_led() and self.follower.is_settled()):
                 settled = not settled
                 if settled:
                     _tell_settled(self.follower, "" if options.once else "; stop with Ctrl-C")
             if settled and options.once:
                 return EXIT_FAILED if refused or self.follower.find_failures() else EXIT_WELL
         return EXIT_STOPPED if options.once else EXIT_WELL
+
+    def is_led(self) -> bool:
+        """Whether the operator has begun to work: before, what objects say may be what they said before a kill."""
+        if self.led:
+            return True
+        self.led = _read_lease(self.login) not in ("", self.lease)
+        if self.led:
+            self.follower.expect_changes()
+        return self.led
 
     def look(self) -> None:
         """Take what happened in a moment, and look after the operator. Raises CliError when it cannot be kept."""
@@ -129,10 +141,11 @@ def serving_all(folder: RootFolder, options: UpOptions, tell: Tell, host: Mappin
                 runner = Runner(folder, login, DataPlane.find(options.python, host))
                 follower = Follower(login, tell, runner.count_running)
                 runner.start()
+                lease = _read_lease(login)
                 operator.begin(kubeconfig, _find_namespaces(login))
                 follower.start()
                 try:
-                    yield Service(kubeconfig, operator, runner, follower)
+                    yield Service(kubeconfig, login, operator, runner, follower, lease)
                 finally:
                     follower.stop()
                     operator.stop()
@@ -189,6 +202,15 @@ def _find_namespaces(login: ServerAccess) -> tuple[str, ...]:
     with closing(Client(login)) as client:
         items, _ = client.list(NAMESPACES)
     return choose_namespaces(item["metadata"]["name"] for item in items)
+
+
+def _read_lease(login: ServerAccess) -> str:
+    """When the Lease was taken last; empty if it never was, or if nobody holds it."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases/{LEASE}"
+    spec: dict[str, Any] = {}
+    with suppress(ApiError), closing(Client(login)) as client:
+        spec = (client.get(path) or {}).get("spec") or {}
+    return str(spec.get("acquireTime", "")) if spec.get("holderIdentity") else ""
 
 
 def _check(folder: RootFolder) -> RootFolder:

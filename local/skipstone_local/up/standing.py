@@ -13,10 +13,11 @@ from enum import StrEnum
 from skipstone_cli.kinds import TABLE, WAREHOUSE, ResourceKind
 from skipstone_cli.reading import JsonObject, field_of, name_of, namespace_of, text_of, uid_of
 from skipstone_cli.views.standings import Assessment, State, conditions_of, is_deleting, is_stale, judge
+from skipstone_core.reasons import Reason
 
 _REFERENCES = (("warehouseRef", WAREHOUSE), ("tableRef", TABLE))
-#: A job that somebody has suspended.
-_SUSPENDED = "Suspended"
+#: A job that somebody has suspended, and planning servers, which nobody starts here.
+_LEFT_ALONE = frozenset({Reason.SUSPENDED, Reason.REPLICAS_PENDING, Reason.REPLICAS_FAILED})
 
 
 class Outlook(StrEnum):
@@ -92,9 +93,11 @@ def stand_alone(judged: SeenObject) -> Outlook:
     obj, assessment = judged.obj, judged.assessment
     if is_deleting(obj) or is_stale(obj) or assessment.state is State.UNKNOWN:
         return Outlook.OPEN
+    if assessment.reason in _LEFT_ALONE:
+        return Outlook.DONE
     if assessment.state is State.FAILED:
         return Outlook.OPEN if field_of(obj, "status", "currentRun") else Outlook.FAILED
-    if assessment.state is State.COMPLETE or assessment.reason == _SUSPENDED:
+    if assessment.state is State.COMPLETE:
         return Outlook.DONE
     reconciling = conditions_of(obj).get("Reconciling")
     open_still = assessment.state is not State.READY or (reconciling is not None and reconciling.status == "True")

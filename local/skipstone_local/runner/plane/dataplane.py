@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from skipstone_operator.manifests.pods import AUTHORITIES_VARIABLE
@@ -57,8 +59,7 @@ class DataPlane:
     @staticmethod
     def find(python: str, host: Mapping[str, str]) -> DataPlane:
         """The data plane that ``python`` has; without PySpark, runs that need Spark say so."""
-        asked = subprocess.run([python, "-P", "-c", _FIND_SPARK], capture_output=True, text=True, check=False)
-        return DataPlane(python, host, asked.stdout, JarCache.of_machine(host))
+        return DataPlane(python, host, _find_spark(python), JarCache.of_machine(host))
 
     @property
     def interpreters(self) -> Mapping[str, str]:
@@ -131,6 +132,14 @@ class DataPlane:
         if files is None:
             raise CannotMake("the libraries by which Spark reads buckets are being fetched")
         return files
+
+
+def _find_spark(python: str) -> str:
+    """The folder of the PySpark that ``python`` has, without importing it; empty if it has none."""
+    if python == sys.executable:
+        found = find_spec("pyspark")
+        return str(Path(found.origin).parent) if found is not None and found.origin else ""
+    return subprocess.run([python, "-P", "-c", _FIND_SPARK], capture_output=True, text=True, check=False).stdout
 
 
 def _escaped(path: Path) -> str:
