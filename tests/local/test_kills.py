@@ -109,6 +109,7 @@ def test_deaths_at_random(lake: Lake, seed: int) -> None:
     check(lake)
 
 
+@pytest.mark.soak
 def test_a_machine_that_loses_its_power_has_lost_nothing(lake: Lake) -> None:
     """All processes die at once, as late as it can be: the load has committed, and nobody was told."""
     lake.write_orders()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.local.lake import CLAIM, ROWS, Lake, index, load, merge, table, wait_for, warehouse
 
 
@@ -27,10 +29,15 @@ def test_a_table_is_loaded_indexed_merged_and_maintained(lake: Lake) -> None:
         shown = wait_for(lambda: lake.get("SecondaryIndex", "by-price"), "the index", process)
         assert shown["status"]["synced"]
         assert lake.get("Table", "orders")["status"]["observedMaintain"] == "now"
+        lake.write_parquet("landing/late.parquet", "select 2000 as id, 7::bigint as price")
+        printed = lake.run_once(load("late", "landing/late.parquet"))
+        assert "is served by another process: what is applied runs there" in printed
+        assert lake.rows() == ROWS | {2000: 7}
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
 
 
+@pytest.mark.soak
 def test_what_fails_is_told_with_its_sentence(lake: Lake) -> None:
     bad = load("orders", "nothing/here.parquet")
     printed = lake.run_once(CLAIM, warehouse(), table(), bad, code=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import re
 import signal
@@ -67,14 +68,12 @@ def run(root: Path, manifests: Sequence[str], options: UpOptions, tell: Tell, ho
     stopped = threading.Event()
     with _signals(stopped):
         end = time.monotonic() + COMMAND_SECONDS
-        while True:
-            try:
-                with serving_all(folder, options, tell, host) as service:
+        while not stopped.is_set() and time.monotonic() < end:
+            if not _is_served(folder):
+                with suppress(AlreadyServed), serving_all(folder, options, tell, host) as service:
                     return service.work(bodies, stopped, options)
-            except AlreadyServed:
-                if time.monotonic() >= end:
-                    return _follow(folder, bodies, stopped, options, tell)
             time.sleep(PAUSE_SECONDS)
+        return _follow(folder, bodies, stopped, options, tell)
 
 
 @dataclass
@@ -196,6 +195,17 @@ def _tell_settled(follower: Follower, then: str) -> None:
     for judged in follower.find_failures():
         follower.tell(f"failed: {judged.line}")
     follower.tell(follower.sum_up() + then)
+
+
+def _is_served(folder: RootFolder) -> bool:
+    try:
+        with folder.lock.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no such folder yet
+        return False
+    return False
 
 
 def _find_namespaces(login: ServerAccess) -> tuple[str, ...]:
