@@ -42,12 +42,14 @@ class Connection:
 class Session:
     """What a command works with. ``open``: the API server that the options name; raises CliError.
 
-    ``namespace``: that of the options; empty if none of them names one.
+    ``namespace``: that of the options; empty if none of them names one. ``access``: what the options of the connection
+    make.
     """
 
     screen: Screen
     open: Callable[[], Any]
-    namespace: str = ""
+    namespace: str
+    access: Callable[[], Any]
 
 
 def framed(function: Callable[..., ExitCode], connection: Connection) -> Callable[..., None]:
@@ -66,7 +68,12 @@ def framed(function: Callable[..., ExitCode], connection: Connection) -> Callabl
 
         def perform() -> ExitCode:
             with ExitStack() as until:
-                session = Session(Screen(), lambda: connection.open(chosen, everywhere, until), chosen["namespace"])
+                session = Session(
+                    screen=Screen(),
+                    open=lambda: connection.open(chosen, everywhere, until),
+                    namespace=chosen["namespace"],
+                    access=lambda: connection.options(**chosen),
+                )
                 return function(session, **_with_output(given, before, ctx.info_name))
 
         raise typer.Exit(int(guarded(perform)))

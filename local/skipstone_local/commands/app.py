@@ -5,6 +5,7 @@ The command line finds ``app`` by the entry point ``local`` of the group ``skips
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -86,6 +87,22 @@ Files = Annotated[
 Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="With a folder: the folders in it, too.")]
 Labels = Annotated[str, typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
+
+
+@app.command()
+@served
+def up(
+    session: Session,
+    *,
+    filename: Files = None,
+    once: Annotated[bool, typer.Option("--once", help="End as soon as everything is settled.")] = False,
+) -> ExitCode:
+    """Apply manifests, run what they ask for, show how it gets on, and go on serving the folder."""
+    from skipstone_local.up import UpOptions, run
+
+    root, namespace = session.access()
+    options = UpOptions(once=once, namespace=namespace)
+    return ExitCode(run(root.path, filename or (), options, lambda line: session.screen.write(f"{line}\n"), os.environ))
 
 
 @app.command()
