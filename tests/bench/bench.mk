@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-tpch
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-tpch bench-upsert
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -58,3 +58,6 @@ bench-sizing: setup ## Bytes of an index for each row, by types of columns and o
 bench-tpch: setup ## TPC-H in a session that uses indexes beside plain Iceberg (ARGS="--scale 1 --files 40 --only 17 19")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.tpch $(ARGS)
+
+bench-upsert: setup ## skipstone.open beside PyIceberg's Table.upsert, goal 20x (ARGS="--rows 200000 --keys 2000 --appends 4")
+	$(PYTHON_ENV)/python -m tests.bench.upsert $(ARGS)
