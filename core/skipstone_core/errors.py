@@ -40,3 +40,21 @@ class OutcomeUnknown(SkipstoneError):
 
 class ContractViolation(SkipstoneError):
     """The other plane sent what this version cannot read."""
+
+
+class LakeError(SkipstoneError):
+    """A request of a Python program was not done, and what it asked for is not in the table and never will be.
+
+    ``reason``: one word, as in conditions; ``sentence``: what is wrong; ``way_out``: what to do, empty if nothing is
+    known. Its text is both.
+    """
+
+    def __init__(self, reason: str, sentence: str, way_out: str = "") -> None:
+        super().__init__(": ".join(part for part in (sentence.rstrip("."), way_out) if part))
+        self.reason = reason
+        self.sentence = sentence
+        self.way_out = way_out
+
+
+class LakeTimeout(LakeError, TimeoutError):
+    """A request was not done in the time given, and goes on. ``sentence`` says how far it is."""

@@ -14,6 +14,7 @@ from skipstone.query import ReadOptions, ReadPlan, explain, plan_read, read
 from skipstone.query.datasource import SkipstoneDataSource
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.refusals import Refusal
+from skipstone_local.lake import Lake, LakeIndex, LakeLoad, LakeMerge, LakeTable
 
 spark = SparkSession.builder.getOrCreate()
 skipstone.enable(spark)
@@ -42,6 +43,27 @@ plan = plan_read(table, "carrier = 'UA'", options, ["origin"])
 assert_type(plan, ReadPlan)
 assert_type(plan.ordinals, tuple[int, ...])
 read(table, ["origin"], "carrier = 'UA'", options)
+
+with skipstone.open("lake/", warehouse="lake") as lake:
+    assert_type(lake, Lake)
+    assert_type(lake.table("sales.orders", {"id": "long"}, primary_key="id", partition_by=["day(at)"]), LakeTable)
+    assert_type(lake.load("sales.orders", "landing/*.csv", options={"header": "true"}), LakeLoad)
+    assert_type(lake.index("sales.orders", "customer", include="price"), LakeIndex)
+    changes = [{"id": 1, "op": "D"}]
+    deletes = {"when": "source.op = 'D'", "action": "Delete"}
+    merged = lake.merge(changes, into="sales.orders", keys=["id"], when_matched=[deletes, "Update"])
+    assert_type(merged, LakeMerge)
+    lake.merge(changes, into="sales.orders", keys={"id": "id"}, when_not_matched=None, dry_run=True)
+    lake.read("sales.orders", "customer = 'x'", columns=["id"])
+    assert_type(lake.explain("sales.orders", "customer = 'x'"), str)
+    assert_type(lake.maintain("sales.orders", "Compaction", policy={"compaction": {}}), str)
+    assert_type(lake.tables(), list[LakeTable])
+    lake.drop("sales.orders", purge=False)
+    lake.index("sales.orders", "customer", kind="Tree")  # type: ignore[arg-type]
+try:
+    skipstone.open("lake/")
+except skipstone.LakeError as error:
+    assert_type((error.reason, error.sentence, error.way_out), tuple[str, str, str])
 
 skipstone.no_such_call  # type: ignore[attr-defined]  # noqa: B018 - a wrong name is found by mypy
 explain(table, 1)  # type: ignore[arg-type]

@@ -1,1 +1,7 @@
-"""Tables from Python without manifests: the same requests and runs underneath."""
+"""``skipstone.open``: tables without manifests. Each call applies an object and waits until it is settled."""
+
+from skipstone_local.lake.lakes import Lake
+from skipstone_local.lake.opening import open_lake
+from skipstone_local.lake.results import LakeIndex, LakeLoad, LakeMerge, LakeTable
+
+__all__ = ["Lake", "LakeIndex", "LakeLoad", "LakeMerge", "LakeTable", "open_lake"]

@@ -1,0 +1,173 @@
+"""Schemas, partitions and orders as Python programs write them, made into the fields of a Table.
+
+Pure; knows Arrow's types, and PyIceberg's schemas by what they have in common with Arrow's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skipstone_cli.reading import JsonObject
+from skipstone_core.errors import LakeError
+
+#: Of a table whose name has no dot.
+DEFAULT_NAMESPACE = "default"
+INVALID = "InvalidSpec"
+MAX_NAME = 40
+TRANSFORMS = {
+    "identity": "Identity", "year": "Year", "month": "Month", "day": "Day", "hour": "Hour", "bucket": "Bucket",
+    "truncate": "Truncate",
+}  # fmt: skip
+_CALL = re.compile(r"\s*(?P<transform>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
+_ORDER = re.compile(
+    r"\s*(?P<column>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE
+)
+_PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def parse_identifier(name: str) -> tuple[str, str]:
+    """Namespace and name of a table in the catalog. Raises LakeError."""
+    namespace, _, last = name.rpartition(".")
+    if not last or (not namespace and "." in name):
+        raise LakeError(INVALID, f"{name!r} is not the name of a table", "write NAMESPACE.NAME, such as sales.orders")
+    return namespace or DEFAULT_NAMESPACE, last
+
+
+def resource_name(*parts: str) -> str:
+    """A name that an object of Kubernetes can have, the same for the same parts, and no other's."""
+    text = "-".join(parts)
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].rstrip("-")
+    if plain == text and _PLAIN.fullmatch(text):
+        return plain
+    return f"{plain or 'x'}-{hashlib.sha256('.'.join(parts).encode()).hexdigest()[:6]}"
+
+
+def build_columns(schema: Any, primary_key: Sequence[str]) -> list[JsonObject]:
+    """``spec.columns`` out of a mapping of names to Iceberg's types, a schema of Arrow or PyIceberg, or what has one.
+
+    Columns of the primary key are required. Raises LakeError for a type that tables cannot have.
+    """
+    if isinstance(schema, Mapping):
+        pairs = [(name, str(kind), name in primary_key) for name, kind in schema.items()]
+    else:
+        fields = list(arrow_schema(schema))
+        pairs = [(field.name, iceberg_type(field), not field.nullable or field.name in primary_key) for field in fields]
+    return [{"name": name, "type": kind, **({"required": True} if required else {})} for name, kind, required in pairs]
+
+
+def arrow_schema(schema: Any) -> Any:
+    """The schema of Arrow that ``schema`` is, has or can be made into. Raises LakeError."""
+    import pyarrow as pa
+
+    if isinstance(schema, pa.Schema):
+        return schema
+    if hasattr(schema, "as_arrow"):
+        return schema.as_arrow()
+    from skipstone_local.lake.frames import open_reader
+
+    return open_reader(schema).schema
+
+
+def iceberg_type(field: Any) -> str:
+    """Iceberg's name of the type of a field of Arrow. Raises LakeError."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    kind = field.type
+    if kinds.is_dictionary(kind):
+        return iceberg_type(pa.field(field.name, kind.value_type))
+    if kinds.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if kinds.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    if kinds.is_fixed_size_binary(kind):
+        return f"fixed[{kind.byte_width}]"
+    simple = (
+        (kinds.is_boolean, "boolean"), (_is_int, "int"), (kinds.is_integer, "long"), (kinds.is_float64, "double"),
+        (kinds.is_floating, "float"), (kinds.is_date, "date"), (kinds.is_time, "time"), (_is_text, "string"),
+        (_is_bytes, "binary"), (_is_uuid, "uuid"),
+    )  # fmt: skip
+    for holds, name in simple:
+        if holds(kind) and not kinds.is_uint64(kind):
+            return name
+    raise LakeError(
+        INVALID,
+        f"column {field.name!r} has the type {kind}, which tables of Skipstone cannot have",
+        "cast it to a type of Iceberg that is not nested, or leave the column out",
+    )
+
+
+def _is_int(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_integer(kind) and (kind.bit_width < 32 or kinds.is_int32(kind)))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind))
+
+
+def _is_uuid(kind: Any) -> bool:
+    return getattr(kind, "extension_name", "") == "arrow.uuid"
+
+
+def build_partitioning(fields: Sequence[str]) -> list[JsonObject]:
+    """``spec.partitioning`` out of texts such as ``region``, ``month(ordered_at)`` and ``bucket(16, id)``."""
+    return [_partition_field(field) for field in fields]
+
+
+def _partition_field(text: str) -> JsonObject:
+    found = _CALL.fullmatch(text)
+    if found is None:
+        return {"column": text.strip(), "transform": "Identity"}
+    transform = TRANSFORMS.get(found["transform"].lower().removesuffix("s"))
+    if transform is None:
+        raise LakeError(
+            INVALID, f"the partition {text!r} has an unknown transform", f"use one of {', '.join(TRANSFORMS)}"
+        )
+    width = {"width": int(found["width"])} if found["width"] else {}
+    return {"column": found["column"], "transform": transform, **width}
+
+
+def build_sort_order(fields: Sequence[str]) -> list[JsonObject]:
+    """``spec.sortOrder`` out of texts such as ``ordered_at``, ``price desc`` and ``price desc nulls last``."""
+    built = []
+    for text in fields:
+        found = _ORDER.fullmatch(text)
+        if found is None:
+            raise LakeError(INVALID, f"{text!r} names no column to sort by", "write it as 'column desc nulls last'")
+        direction = "Descending" if (found["direction"] or "").lower() == "desc" else "Ascending"
+        nulls = {"nulls": found["nulls"].capitalize()} if found["nulls"] else {}
+        built.append({"column": found["column"], "direction": direction, **nulls})
+    return built
+
+
+def build_keys(keys: str | Sequence[str] | Mapping[str, str]) -> list[JsonObject]:
+    """``spec.keys`` of a MergeJob out of columns, or a mapping of the table's columns to the source's."""
+    if isinstance(keys, str):
+        keys = [keys]
+    pairs = keys.items() if isinstance(keys, Mapping) else [(key, key) for key in keys]
+    return [{"target": target, "source": source} for target, source in pairs]
+
+
+def build_clauses(clauses: Any, default: str) -> list[JsonObject]:
+    """Clauses of a merge: an action such as ``"Update"``, one clause or several as in a manifest, or None for none."""
+    if clauses is None:
+        return []
+    if isinstance(clauses, str | Mapping):
+        clauses = [clauses]
+    return [
+        {"action": clause.capitalize()} if isinstance(clause, str) else {"action": default, **clause}
+        for clause in clauses
+    ]

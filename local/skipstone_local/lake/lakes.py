@@ -1,0 +1,453 @@
+"""The lake as a Python program sees it: tables that are made, loaded, indexed, merged and read by calls.
+
+Every call applies an object as a manifest would be applied, and returns when it is settled. What a call did not do is
+told by LakeError, and is not in the table.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypedDict
+
+import pyarrow as pa
+from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
+from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of
+from skipstone_cli.views.outcomes import find_maintain_end
+from skipstone_cli.views.standings import is_stale
+from skipstone_core.errors import LakeError
+from skipstone_core.ids import MAINTAIN_ANNOTATION
+from skipstone_core.maintenance.asked import maintain_request
+from skipstone_core.maintenance.policies import MaintenanceStep
+
+from skipstone_local.client.objects import Selection
+from skipstone_local.lake.declaring import (
+    build_clauses,
+    build_columns,
+    build_keys,
+    build_partitioning,
+    build_sort_order,
+    parse_identifier,
+    resource_name,
+)
+from skipstone_local.lake.reading import ReadRequest, TableReader, claim_folder, local_warehouse, table_ref
+from skipstone_local.lake.results import (
+    LakeIndex,
+    LakeLoad,
+    LakeMerge,
+    LakeTable,
+    index_state,
+    load_result,
+    merge_result,
+    table_state,
+)
+from skipstone_local.lake.settling import Requests, is_done
+from skipstone_local.lake.sources import Uploads
+from skipstone_local.places import RootFolder
+
+#: Jobs of calls go this long after their end; until then, reports show them.
+KEPT_SECONDS = 7 * 86400
+BadRecords = Literal["Fail", "Redirect", "Drop"]
+
+
+class Clause(TypedDict, total=False):
+    """One clause of a merge, as in a manifest."""
+
+    action: str
+    when: str
+    set: Mapping[str, str]
+    values: Mapping[str, str]
+    columns: str
+
+
+Clauses = str | Clause | Mapping[str, object] | Sequence[str | Clause | Mapping[str, object]] | None
+
+
+@dataclass(frozen=True)
+class LakeParts:
+    """What a lake stands on: its folder, its objects, who reads, and its Warehouse."""
+
+    root: RootFolder
+    requests: Requests
+    reader: TableReader
+    warehouse: JsonObject
+
+
+class Lake:
+    """Tables in a folder. ``skipstone.open`` makes it; ``close``, ``with`` and the end of the program close it."""
+
+    _parts: LakeParts
+    _requests: Requests
+    _uploads: Uploads | None
+
+    def __init__(self) -> None:
+        """Raise TypeError."""
+        raise TypeError("skipstone.open(FOLDER) makes lakes")
+
+    @classmethod
+    def _made_of(cls, parts: LakeParts) -> Self:
+        """A lake on parts that are served already. What jobs read that have ended meanwhile is removed."""
+        lake = cls.__new__(cls)
+        lake._parts, lake._requests = parts, parts.requests
+        folder = claim_folder(parts.warehouse, parts.root)
+        lake._uploads = Uploads(folder) if folder else None
+        lake._sweep()
+        atexit.register(lake.close)
+        return lake
+
+    def __enter__(self) -> Self:
+        """The lake itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Serve the folder no longer. What still runs goes on when the folder is opened again."""
+        atexit.unregister(self.close)
+        self._requests.service.stop()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._parts.root.path
+
+    @property
+    def files(self) -> Path:
+        """The folder of the Warehouse: files in it are loaded where they are. Raises LakeError for one in a bucket."""
+        return self._needed_uploads().root
+
+    # --- tables ---
+
+    def table(  # noqa: PLR0913 - one for each part of a table
+        self,
+        name: str,
+        schema: object = None,
+        *,
+        primary_key: str | Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
+        sort_by: str | Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> LakeTable:
+        """Make the table ``NAMESPACE.NAME``, or add columns to it; without a schema, how it is. Raises LakeError.
+
+        ``schema``: a mapping of columns to Iceberg's types, a schema of Arrow or PyIceberg, or rows that have one.
+        ``partition_by``: such as ``"month(ordered_at)"``; ``sort_by``: such as ``"price desc"``; ``timeout``: seconds.
+        """
+        keys = _listed(primary_key)
+        spec: JsonObject = {
+            "columns": build_columns(schema, keys) if schema is not None else None,
+            "primaryKey": keys,
+            "partitioning": build_partitioning(_listed(partition_by)),
+            "sortOrder": build_sort_order(_listed(sort_by)),
+            "properties": dict(properties or {}),
+        }
+        given = {field: value for field, value in spec.items() if value}
+        known = self._find_table(name)
+        if known is None and schema is None:
+            raise _no_table(name)
+        if known is None:
+            applied = self._requests.create(TABLE, _table_resource(name), {**self._identity(name), **given})
+        else:
+            applied = self._requests.patch(TABLE, name_of(known), {"spec": given}) if given else known
+        return table_state(self._requests.wait(TABLE, applied, seconds=timeout))
+
+    def tables(self) -> list[LakeTable]:
+        """All tables of the Warehouse, by name."""
+        return sorted(map(table_state, self._list_tables()), key=lambda state: state.name)
+
+    def drop(self, table: str, *, purge: bool = True, timeout: float | None = None) -> None:
+        """Drop the table and its indexes; with ``purge``, their files too. Raises LakeError."""
+        known = self._require_table(table)
+        for index in self._list_indexes(known):
+            self._delete(INDEX, index, timeout)
+        policy = {"spec": {"reclaimPolicy": "Delete" if purge else "Retain"}}
+        self._delete(TABLE, self._requests.patch(TABLE, name_of(known), policy), timeout)
+
+    def index(  # noqa: PLR0913 - one for each part of an index
+        self,
+        table: str,
+        *columns: str,
+        include: str | Sequence[str] = (),
+        kind: Literal["Lookup", "Covering"] = "Lookup",
+        buckets: int | None = None,
+        maintenance: Literal["Inline", "Auto", "Manual"] = "Inline",
+        timeout: float | None = None,
+    ) -> LakeIndex:
+        """Build an index on columns of a table, which loads and merges then keep up to date. Raises LakeError."""
+        known = self._require_table(table)
+        if not columns:
+            raise LakeError("InvalidSpec", "an index needs columns", "name them behind the table")
+        spec: JsonObject = {
+            "tableRef": {"name": name_of(known)},
+            "columns": list(columns),
+            "type": kind,
+            "maintenance": maintenance,
+            **({"include": _listed(include)} if include else {}),
+            **({"buckets": buckets} if buckets is not None else {}),
+        }
+        name = resource_name(name_of(known), "by", *columns)
+        applied = self._requests.apply(INDEX, name, spec)
+        return index_state(self._requests.wait(INDEX, applied, _is_synced, timeout))
+
+    # --- rows in ---
+
+    def load(  # noqa: PLR0913 - one for each part of a load
+        self,
+        table: str,
+        source: object,
+        *,
+        format: str = "",
+        options: Mapping[str, str] | None = None,
+        mapping: Mapping[str, str] | None = None,
+        bad_records: BadRecords = "Fail",
+        fields: Mapping[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> LakeLoad:
+        """Append the rows of a source, all or none. Raises LakeError.
+
+        ``source``: paths, a pattern or a list of them, an Arrow table, a pandas or Polars frame, a DuckDB relation, a
+        PyIceberg table. ``mapping``: columns of the table to those of the source; ``fields``: more of a LoadJob's spec.
+        """
+        known = self._require_table(table)
+        name = _job_name(known, "load")
+        spec = self._source(source, name, format, options, mapping)
+        spec |= {"tableRef": {"name": name_of(known)}, "badRecords": {"policy": bad_records}}
+        return load_result(self._run(LOAD_JOB, name, _laid_over(spec, fields), timeout))
+
+    def merge(  # noqa: PLR0913 - one for each part of a merge
+        self,
+        source: object,
+        *,
+        into: str,
+        keys: str | Sequence[str] | Mapping[str, str],
+        when_matched: Clauses = "Update",
+        when_not_matched: Clauses = "Insert",
+        when_not_matched_by_source: Clauses = None,
+        sequence_by: str = "",
+        where: str = "",
+        format: str = "",
+        options: Mapping[str, str] | None = None,
+        types: Mapping[str, str] | None = None,
+        fields: Mapping[str, object] | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> LakeMerge:
+        """Apply changes to a table by key, in one commit. Raises LakeError.
+
+        ``source`` as for ``load``; ``keys``: columns, or the table's to the source's. Clauses are actions or as in a
+        manifest: ``{"when": "source.op = 'D'", "action": "Delete"}``; None: none. ``where``: a predicate on the table
+        that is part of the match. ``types``: of columns of Csv and Json that the table lacks. ``dry_run``: write
+        nothing.
+        """
+        known = self._require_table(into)
+        name = _job_name(known, "merge")
+        spec = self._source(source, name, format, options, None)
+        if types:
+            spec["source"]["columns"] = [{"name": column, "type": kind} for column, kind in types.items()]
+        clauses = {
+            "whenMatched": build_clauses(when_matched, "Update"),
+            "whenNotMatched": build_clauses(when_not_matched, "Insert"),
+            "whenNotMatchedBySource": build_clauses(when_not_matched_by_source, "Delete"),
+            "sequenceBy": sequence_by,
+            "targetWhere": where,
+            "dryRun": dry_run,
+        }
+        spec |= {field: value for field, value in clauses.items() if value}
+        spec |= {"tableRef": {"name": name_of(known)}, "keys": build_keys(keys)}
+        return merge_result(self._run(MERGE_JOB, name, _laid_over(spec, fields), timeout))
+
+    # --- rows out ---
+
+    def read(
+        self,
+        table: str,
+        where: str | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        snapshot_id: int | None = None,
+        use_indexes: bool = True,
+    ) -> pa.Table:
+        """The rows on which ``where`` is true, as a pyarrow.Table. Raises LakeError.
+
+        ``where``: in the grammar of conditions of Skipstone, such as ``"customer = 'x' and price > 10"``.
+        """
+        request = self._read_request(table, where, columns, snapshot_id, indexes=use_indexes)
+        rows: pa.Table = self._parts.reader.read(request)
+        return rows
+
+    def explain(
+        self,
+        table: str,
+        where: str | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        snapshot_id: int | None = None,
+        use_indexes: bool = True,
+    ) -> str:
+        """Which files ``read`` of the same arguments would open, and by which indexes. Raises LakeError."""
+        request = self._read_request(table, where, columns, snapshot_id, indexes=use_indexes)
+        return self._parts.reader.explain(request)
+
+    # --- upkeep ---
+
+    def maintain(
+        self,
+        table: str,
+        *steps: Literal["Compaction", "Manifests", "Snapshots", "OrphanFiles"],
+        policy: Mapping[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Do now what is due of a table's maintenance, or of some steps; what was done, in words. Raises LakeError.
+
+        ``policy``: spec.maintenance of the Table, kept from then on; compaction if the Table has none.
+        """
+        known = self._require_table(table)
+        if policy is not None or not isinstance(field_of(known, "spec", "maintenance"), dict):
+            change = {"spec": {"maintenance": dict(policy) if policy is not None else {"compaction": {}}}}
+            known = self._requests.wait(TABLE, self._requests.patch(TABLE, name_of(known), change), seconds=timeout)
+        wanted = maintain_request(str(time.time_ns()), [MaintenanceStep(step) for step in steps])
+        annotations = {"metadata": {"annotations": {MAINTAIN_ANNOTATION: wanted}}}
+        asked = self._requests.patch(TABLE, name_of(known), annotations)
+        before = text_of(asked, "status", "lastMaintainRun", "id")
+        ended = self._requests.wait(TABLE, asked, lambda found: find_maintain_end(found, before) is not None, timeout)
+        outcome = find_maintain_end(ended, before)
+        if outcome is None or not outcome.succeeded:
+            raise LakeError("MaintenanceFailed", outcome.message if outcome else "the maintain run was forgotten")
+        return outcome.message
+
+    # --- parts ---
+
+    def _run(self, kind: ResourceKind, name: str, spec: JsonObject, timeout: float | None) -> JsonObject:
+        """The job when it has ended well. What it read is removed once it can begin no more attempt."""
+        try:
+            created = self._requests.create(kind, name, {"ttlSecondsAfterFinished": KEPT_SECONDS, **spec})
+        except BaseException:
+            self._forget(name)
+            raise
+        try:
+            return self._requests.wait(kind, created, seconds=timeout)
+        finally:
+            if self._has_ended(kind, name):
+                self._forget(name)
+
+    def _has_ended(self, kind: ResourceKind, name: str) -> bool:
+        job = self._requests.find(kind, name)
+        return job is None or bool(text_of(job, "status", "completionTime"))
+
+    def _source(
+        self,
+        source: object,
+        job: str,
+        kind: str,
+        options: Mapping[str, str] | None,
+        mapping: Mapping[str, str] | None,
+    ) -> JsonObject:
+        given = dict(options) if options is not None else None
+        brought = self._needed_uploads().bring(source, job, format=kind, options=given)
+        if mapping:
+            brought["mapping"] = [{"column": column, "from": name} for column, name in mapping.items()]
+        return {"source": brought}
+
+    def _needed_uploads(self) -> Uploads:
+        if self._uploads is None:
+            raise LakeError(
+                "InvalidSpec",
+                "the Warehouse lives in a bucket, to which this program brings no sources",
+                "put the files into the bucket and apply a LoadJob or MergeJob",
+            )
+        return self._uploads
+
+    def _forget(self, job: str) -> None:
+        if self._uploads is not None:
+            self._uploads.forget(job)
+
+    def _sweep(self) -> None:
+        """Remove what jobs read that have ended while nobody waited for them."""
+        for job in self._uploads.jobs() if self._uploads else ():
+            kind = MERGE_JOB if "-merge-" in job else LOAD_JOB
+            if self._requests.find(kind, job) is not None and self._has_ended(kind, job):
+                self._forget(job)
+
+    def _read_request(
+        self, table: str, where: str | None, columns: Iterable[str] | None, snapshot: int | None, *, indexes: bool
+    ) -> ReadRequest:
+        return ReadRequest(
+            warehouse=local_warehouse(self._parts.warehouse, self._parts.root),
+            table=table_ref(self._require_table(table)),
+            where=where,
+            columns=None if columns is None else tuple(columns),
+            snapshot=snapshot,
+            indexes=indexes,
+        )
+
+    def _identity(self, name: str) -> JsonObject:
+        namespace, last = parse_identifier(name)
+        warehouse = {"name": name_of(self._parts.warehouse)}
+        return {"warehouseRef": warehouse, "identifier": {"namespace": namespace, "name": last}}
+
+    def _list_tables(self) -> list[JsonObject]:
+        listed = self._requests.list_objects(TABLE, Selection(namespace=self._requests.namespace))
+        mine = name_of(self._parts.warehouse)
+        return [one for one in entries_of(listed, "items") if text_of(one, "spec", "warehouseRef", "name") == mine]
+
+    def _list_indexes(self, table: JsonObject) -> list[JsonObject]:
+        listed = self._requests.list_objects(INDEX, Selection(namespace=self._requests.namespace))
+        return [
+            one for one in entries_of(listed, "items") if text_of(one, "spec", "tableRef", "name") == name_of(table)
+        ]
+
+    def _find_table(self, name: str) -> JsonObject | None:
+        identifier = self._identity(name)["identifier"]
+        return next((one for one in self._list_tables() if one["spec"]["identifier"] == identifier), None)
+
+    def _require_table(self, name: str) -> JsonObject:
+        known = self._find_table(name)
+        if known is None:
+            raise _no_table(name)
+        return known
+
+    def _delete(self, kind: ResourceKind, obj: JsonObject, timeout: float | None) -> None:
+        self._requests.delete(kind, name_of(obj), timeout)
+
+
+def _listed(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _table_resource(name: str) -> str:
+    namespace, last = parse_identifier(name)
+    return resource_name(last) if "." not in name else resource_name(namespace, last)
+
+
+def _job_name(table: JsonObject, what: str) -> str:
+    return f"{name_of(table)}-{what}-{secrets.token_hex(4)}"
+
+
+def _laid_over(spec: JsonObject, fields: Mapping[str, object] | None) -> JsonObject:
+    """``spec`` with further fields; those of the source beside what it has."""
+    for field, value in (fields or {}).items():
+        own = spec.get(field)
+        spec[field] = {**own, **value} if isinstance(own, dict) and isinstance(value, Mapping) else value
+    return spec
+
+
+def _no_table(name: str) -> LakeError:
+    return LakeError("TableNotFound", f"the lake has no table {name!r}", "make it by lake.table(name, schema)")
+
+
+def _is_synced(index: JsonObject) -> bool:
+    """Whether the index holds all that its table has."""
+    if is_stale(index) or not is_done(INDEX, index):
+        return False
+    conditions = entries_of(index, "status", "conditions")
+    return any(text_of(one, "type") == "Synced" and text_of(one, "status") == "True" for one in conditions)

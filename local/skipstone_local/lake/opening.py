@@ -1,0 +1,101 @@
+"""Opens a folder as a lake: who serves it, its Warehouse, and the data plane that reads."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from skipstone_cli.cluster.kubeconfig import Access, load_login
+from skipstone_cli.cluster.transport import Transport
+from skipstone_cli.errors import CliError
+from skipstone_cli.kinds import API_VERSION, WAREHOUSE
+from skipstone_cli.reading import JsonObject, entries_of, name_of, text_of
+from skipstone_core.errors import LakeError
+
+from skipstone_local.client.manifests import read_manifests
+from skipstone_local.client.objects import Objects, Selection
+from skipstone_local.lake.lakes import Lake, LakeParts
+from skipstone_local.lake.reading import TableReader
+from skipstone_local.lake.serving import LakeService
+from skipstone_local.lake.settling import Requests
+from skipstone_local.places import RootFolder
+
+NAMESPACE = "default"
+#: The Warehouse and its claim in a folder that has none.
+DEFAULT_NAME = "lake"
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": DEFAULT_NAME},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}},
+}
+DEFAULT_WAREHOUSE = {
+    "apiVersion": API_VERSION,
+    "kind": WAREHOUSE.name,
+    "metadata": {"name": DEFAULT_NAME},
+    "spec": {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": DEFAULT_NAME}}},
+}
+
+
+def open_lake(
+    path: str | os.PathLike[str], reader: TableReader, *, warehouse: str = "", namespace: str = NAMESPACE
+) -> Lake:
+    """The lake in a folder, which is made if it is not there. Raises LakeError.
+
+    ``warehouse``: a name, or the path of a manifest; empty: the only one, or a new one with SQLite. ``namespace``: of
+    all objects.
+    """
+    root = RootFolder(Path(path).expanduser().absolute())
+    with ExitStack() as failing:
+        service = LakeService(root)
+        service.start()
+        failing.callback(service.stop)
+        requests = Requests(_connect(service, namespace), service, namespace)
+        ready = requests.wait(WAREHOUSE, _find_warehouse(requests, warehouse))
+        failing.pop_all()
+    return Lake._made_of(LakeParts(root, requests, reader, ready))
+
+
+def _connect(service: LakeService, namespace: str) -> Objects:
+    try:
+        login = load_login(Access(kubeconfig=str(service.kubeconfig), namespace=namespace))
+        return Objects(Transport(login), namespace)
+    except CliError as error:
+        raise LakeError("NotServed", str(error)) from error
+
+
+def _find_warehouse(requests: Requests, wanted: str) -> JsonObject:
+    """The Warehouse that is asked for, applied first if it is a manifest's or a new one. Raises LakeError."""
+    if wanted and Path(wanted).is_file():
+        return _apply_manifests(requests, wanted)
+    known = entries_of(requests.list_objects(WAREHOUSE, Selection(namespace=requests.namespace)), "items")
+    found = [one for one in known if not wanted or name_of(one) == wanted]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(map(name_of, known))
+    if wanted:
+        raise LakeError(
+            "WarehouseNotFound",
+            f"there is no Warehouse {wanted!r} in the folder" + (f", which has {names}" if names else ""),
+            "name one that is there, or the path of a manifest",
+        )
+    if found:
+        raise LakeError("InvalidSpec", f"the folder has several Warehouses, {names}", "name one by warehouse=")
+    requests.apply_manifest(CLAIM)
+    return requests.apply_manifest(DEFAULT_WAREHOUSE)
+
+
+def _apply_manifests(requests: Requests, file: str) -> JsonObject:
+    """The only Warehouse of the file, after all objects in it were applied."""
+    try:
+        manifests = read_manifests([file])
+    except CliError as error:
+        raise LakeError("InvalidSpec", str(error)) from error
+    applied = [requests.apply_manifest(manifest.body) for manifest in manifests]
+    found = [one for one in applied if text_of(one, "kind") == WAREHOUSE.name]
+    if len(found) != 1:
+        raise LakeError(
+            "InvalidSpec", f"{file} holds {len(found)} Warehouses", "write one into it, with its claim and its Secrets"
+        )
+    return found[0]

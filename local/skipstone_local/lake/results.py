@@ -1,0 +1,130 @@
+"""What calls of a lake give back, read off the status of the object that each of them applied. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skipstone_cli.reading import JsonObject, number_of, text_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeTable:
+    """A table as it was seen last. ``name``: as in the catalog; ``resource``: the name of its Table.
+
+    ``snapshot_id`` 0: it has none.
+    """
+
+    name: str
+    resource: str
+    rows: int
+    files: int
+    snapshot_id: int
+    location: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeIndex:
+    """An index. ``synced``: covered segments of all, such as ``3/3``; ``resource``: the name of its SecondaryIndex."""
+
+    resource: str
+    columns: tuple[str, ...]
+    synced: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeLoad:
+    """What a load did. ``rejected_path``: the file of rows that were left out, below the Warehouse's root.
+
+    ``snapshot_id`` 0: nothing changed.
+    """
+
+    resource: str
+    rows: int
+    rejected: int
+    rejected_path: str
+    snapshot_id: int
+    duration: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeMerge:
+    """What a merge did, or would do if it was a dry run. ``files_pruned``: files that it did not read.
+
+    ``unmatched``: changes that no clause applies to; ``ignored``: those that are older than their row.
+    """
+
+    resource: str
+    updated: int
+    deleted: int
+    inserted: int
+    ignored: int
+    unmatched: int
+    rejected: int
+    rejected_path: str
+    files_total: int
+    files_pruned: int
+    files_rewritten: int
+    snapshot_id: int
+    duration: str
+
+
+def table_state(table: JsonObject) -> LakeTable:
+    """What a Table's status says."""
+    identifier = ("spec", "identifier")
+    return LakeTable(
+        name=f"{text_of(table, *identifier, 'namespace')}.{text_of(table, *identifier, 'name')}",
+        resource=text_of(table, "metadata", "name"),
+        rows=_count(table, "rows"),
+        files=_count(table, "files"),
+        snapshot_id=_snapshot(table),
+        location=text_of(table, "status", "location"),
+    )
+
+
+def index_state(index: JsonObject) -> LakeIndex:
+    """What a SecondaryIndex's status says."""
+    return LakeIndex(
+        resource=text_of(index, "metadata", "name"),
+        columns=tuple(index["spec"]["columns"]),
+        synced=text_of(index, "status", "synced"),
+    )
+
+
+def load_result(job: JsonObject) -> LakeLoad:
+    """What a LoadJob's status says."""
+    return LakeLoad(
+        resource=text_of(job, "metadata", "name"),
+        rows=_count(job, "rowsLoaded"),
+        rejected=_count(job, "rowsRejected"),
+        rejected_path=text_of(job, "status", "rejectedPath"),
+        snapshot_id=_snapshot(job),
+        duration=text_of(job, "status", "duration"),
+    )
+
+
+def merge_result(job: JsonObject) -> LakeMerge:
+    """What a MergeJob's status says."""
+    total = _count(job, "files", "total")
+    return LakeMerge(
+        resource=text_of(job, "metadata", "name"),
+        updated=_count(job, "rows", "updated"),
+        deleted=_count(job, "rows", "deleted"),
+        inserted=_count(job, "rows", "inserted"),
+        ignored=_count(job, "rows", "ignored"),
+        unmatched=_count(job, "rows", "unmatched"),
+        rejected=_count(job, "rows", "rejected"),
+        rejected_path=text_of(job, "status", "rejectedPath"),
+        files_total=total,
+        files_pruned=total - _count(job, "files", "candidate"),
+        files_rewritten=_count(job, "files", "rewritten"),
+        snapshot_id=_snapshot(job),
+        duration=text_of(job, "status", "duration"),
+    )
+
+
+def _count(obj: JsonObject, *path: str) -> int:
+    return number_of(obj, "status", *path) or 0
+
+
+def _snapshot(obj: JsonObject) -> int:
+    return int(text_of(obj, "status", "snapshotId") or 0)

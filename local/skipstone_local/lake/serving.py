@@ -1,0 +1,73 @@
+"""The process that serves a folder for as long as a Python program has it open.
+
+A process of its own, because a server, a runner and an operator have threads, signals and logs that a notebook must not
+get. It ends when its standard input does, so it never outlives the program.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from skipstone_core.errors import LakeError
+
+from skipstone_local.places import RootFolder
+
+SERVES, SERVED = "serves", "served by another process"
+CHILD = "skipstone_local.lake.child"
+#: How long the process gets to end by itself.
+END_SECONDS = 30.0
+
+
+@dataclass
+class LakeService:
+    """The process that serves a folder; None if another one does."""
+
+    root: RootFolder
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of the server."""
+        return self.root.kubeconfig
+
+    def start(self) -> None:
+        """Serve the folder, or find who does. Raises LakeError."""
+        self.root.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.root.log.open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", CHILD, str(self.root.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                # Ctrl-C is for the program.
+                start_new_session=True,
+            )
+        said = process.stdout.readline().strip() if process.stdout else ""
+        if said == SERVES:
+            self.process = process
+            return
+        process.communicate()
+        if said != SERVED:
+            why = said or "it ended at once"
+            raise LakeError("NotServed", f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
+
+    def keep(self) -> None:
+        """Start the process again if it has ended. Raises LakeError."""
+        if self.process is not None and self.process.poll() is not None:
+            self.stop()
+            self.start()
+
+    def stop(self) -> None:
+        """End the process and what it runs; a run that is cut off goes on when the folder is served again."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        try:
+            process.communicate(timeout=END_SECONDS)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            process.kill()
+            process.communicate()

@@ -1,0 +1,151 @@
+"""Applies an object and waits until it is settled: done, or failed for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from skipstone_cli.errors import CliError, NotFound, Refused, Unreachable
+from skipstone_cli.kinds import API_VERSION, JOB_KINDS, TABLE, WAREHOUSE, ResourceKind
+from skipstone_cli.reading import JsonObject, name_of, text_of
+from skipstone_cli.views.standings import Assessment, State, conditions_of, is_stale, judge
+from skipstone_core.errors import LakeError, LakeTimeout
+from skipstone_core.remedies import find_remedy
+
+from skipstone_local.client.objects import Objects, Selection
+from skipstone_local.client.resources import Resource
+from skipstone_local.lake.serving import LakeService
+
+#: Seconds between two looks at an object, and between two looks at what it waits for.
+PAUSE, LOOK_PAUSE = 0.1, 2.0
+Done = Callable[[JsonObject], bool]
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Requests:
+    """The objects of a lake. ``namespace``: in which they are."""
+
+    objects: Objects
+    service: LakeService
+    namespace: str
+
+    def resource(self, kind: ResourceKind) -> Resource:
+        """The kind as it is served."""
+        return self._told(lambda: self.objects.resources.find_kind(API_VERSION, kind.name))
+
+    def apply(self, kind: ResourceKind, name: str, spec: JsonObject) -> JsonObject:
+        """The object after it was created or changed. Raises LakeError."""
+        return self.apply_manifest(
+            {"apiVersion": API_VERSION, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
+        )
+
+    def apply_manifest(self, manifest: JsonObject) -> JsonObject:
+        """The object of a manifest after it was created or changed. Raises LakeError."""
+        return self._told(lambda: self.objects.apply(manifest)[1])
+
+    def list_objects(self, kind: ResourceKind, selection: Selection) -> JsonObject:
+        """All objects that are selected. Raises LakeError."""
+        return self._told(lambda: self.objects.list_objects(self.resource(kind), selection))
+
+    def delete(self, kind: ResourceKind, name: str, seconds: float | None = None) -> None:
+        """Delete an object and wait until it is gone. Raises LakeError."""
+        found = self.find(kind, name)
+        if found is None:
+            return
+        self._told(lambda: self.objects.delete(self.resource(kind), self.namespace, name))
+        end = None if seconds is None else time.monotonic() + seconds
+        while found is not None:
+            if end is not None and time.monotonic() >= end:
+                standing = judge(kind, found)
+                raise LakeTimeout(
+                    standing.reason, f"{kind.name} {name} is not gone after {seconds:g} seconds ({standing.message})"
+                )
+            time.sleep(PAUSE)
+            found = self.find(kind, name)
+
+    def create(self, kind: ResourceKind, name: str, spec: JsonObject) -> JsonObject:
+        """The object after it was created. Raises LakeError."""
+        metadata = {"name": name, "namespace": self.namespace}
+        manifest = {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": spec}
+        return self._told(lambda: self.objects.create(self.resource(kind), manifest))
+
+    def patch(self, kind: ResourceKind, name: str, change: JsonObject) -> JsonObject:
+        """The object after a merge patch. Raises LakeError."""
+        return self._told(lambda: self.objects.patch(self.resource(kind), self.namespace, name, change))
+
+    def find(self, kind: ResourceKind, name: str) -> JsonObject | None:
+        """The object; None if there is none."""
+        try:
+            return self._told(lambda: self.objects.get(self.resource(kind), self.namespace, name))
+        except NotFound:
+            return None
+
+    def wait(
+        self, kind: ResourceKind, obj: JsonObject, done: Done | None = None, seconds: float | None = None
+    ) -> JsonObject:
+        """The object when it is ``done``, by default as its spec asks. Raises LakeError when it never will be."""
+        done = done or (lambda found: is_done(kind, found))
+        name, end, next_look = name_of(obj), None if seconds is None else time.monotonic() + seconds, 0.0
+        while not done(obj):
+            standing = judge(kind, obj)
+            if standing.failed and not is_stale(obj):
+                raise failure(kind, name, standing)
+            now = time.monotonic()
+            if now >= next_look:
+                self._look_around(kind, obj)
+                next_look = now + LOOK_PAUSE
+            if end is not None and now >= end:
+                told = f"{standing.reason}: {standing.message}".removesuffix(": ") or "it has not begun"
+                raise LakeTimeout(
+                    standing.reason or "Pending",
+                    f"{kind.name} {name} is not done after {seconds:g} seconds ({told})",
+                    "it goes on while the lake is open; wait longer by timeout=",
+                )
+            time.sleep(PAUSE)
+            found = self.find(kind, name)
+            if found is None:
+                raise LakeError("NotFound", f"{kind.name} {name} was deleted", "ask again")
+            obj = found
+        return obj
+
+    def _look_around(self, kind: ResourceKind, obj: JsonObject) -> None:
+        """Raise LakeError for a Table or Warehouse that has failed: what needs it would wait for ever."""
+        for other, path in ((TABLE, "tableRef"), (WAREHOUSE, "warehouseRef")):
+            name = text_of(obj, "spec", path, "name")
+            found = self.find(other, name) if name and other is not kind else None
+            if found is not None:
+                standing = judge(other, found)
+                if standing.failed and not is_stale(found) and conditions_of(found)["Ready"].status != "True":
+                    raise failure(other, name, standing)
+                self._look_around(other, found)
+
+    def _told(self, ask: Callable[[], Answer]) -> Answer:
+        """What ``ask`` gives, though the server may have to be started again. Raises LakeError, NotFound."""
+        try:
+            try:
+                return ask()
+            except Unreachable:
+                self.service.keep()
+                return ask()
+        except NotFound:
+            raise
+        except Refused as error:
+            raise LakeError(error.reason, error.said) from error
+        except CliError as error:
+            raise LakeError("Refused", str(error)) from error
+
+
+def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
+    """Whether the object is as its spec asks."""
+    if is_stale(obj):
+        return False
+    state = judge(kind, obj).state
+    return state is (State.COMPLETE if kind in JOB_KINDS else State.READY)
+
+
+def failure(kind: ResourceKind, name: str, standing: Assessment) -> LakeError:
+    """The error for an object that has failed."""
+    return LakeError(standing.reason, f"{kind.name} {name}: {standing.message}", find_remedy(standing.reason))

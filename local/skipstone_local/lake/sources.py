@@ -1,0 +1,127 @@
+"""Sources of loads and merges, brought into the Warehouse's folder for as long as a job reads them.
+
+Files that lie there already are read where they are. Others are linked, or copied from another disk; rows that the
+program holds are written as Parquet.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skipstone_cli.reading import JsonObject
+from skipstone_core.errors import LakeError
+
+from skipstone_local.lake.frames import write_parquet
+
+#: Where sources of this room lie below the Warehouse's root; a folder for each job, by its name.
+UPLOADS = "uploads"
+INVALID = "InvalidSpec"
+FORMATS = {
+    ".csv": "Csv", ".tsv": "Csv", ".json": "Json", ".jsonl": "Json", ".ndjson": "Json", ".parquet": "Parquet",
+    ".pq": "Parquet", ".orc": "Orc", ".avro": "Avro",
+}  # fmt: skip
+COMPRESSED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4", ".deflate", ".xz")
+HEADER = {"header": "true"}
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The folder of sources of one Warehouse. ``root``: that of the Warehouse."""
+
+    root: Path
+
+    def bring(self, source: Any, job: str, *, format: str = "", options: dict[str, str] | None = None) -> JsonObject:
+        """``spec.source`` of the job: paths, a path pattern or a list of them, or rows. Raises LakeError, OSError."""
+        if not _is_path(source):
+            folder = self._folder(job)
+            write_parquet(source, folder / "rows.parquet")
+            return {"format": "Parquet", "paths": [self._relative(folder)]}
+        files = find_files([source] if isinstance(source, str | os.PathLike) else list(source))
+        kind = format.capitalize() or find_format(files)
+        given = options if options is not None else HEADER if kind == "Csv" else {}
+        return {"format": kind, "paths": self._placed(files, job), **({"options": given} if given else {})}
+
+    def forget(self, job: str) -> None:
+        """Remove what a job read."""
+        shutil.rmtree(self.root / UPLOADS / job, ignore_errors=True)
+
+    def jobs(self) -> list[str]:
+        """The jobs that have sources here."""
+        folder = self.root / UPLOADS
+        return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+    def _placed(self, files: Sequence[Path], job: str) -> list[str]:
+        """Where the job finds the files: each where it is, or all in a folder."""
+        if all(file.is_relative_to(self.root) for file in files) and len(files) <= 64:
+            return [self._relative(file) for file in files]
+        folder = self._folder(job)
+        for place, file in enumerate(files):
+            _link(file, folder / f"{place:05d}-{file.name.lstrip('._')}")
+        return [self._relative(folder)]
+
+    def _folder(self, job: str) -> Path:
+        folder = self.root / UPLOADS / job
+        folder.mkdir(parents=True)
+        return folder
+
+    def _relative(self, path: Path) -> str:
+        return glob.escape(str(path.relative_to(self.root)))
+
+
+def _is_path(source: Any) -> bool:
+    if isinstance(source, str | os.PathLike):
+        return True
+    return (
+        isinstance(source, list | tuple) and bool(source) and all(isinstance(one, str | os.PathLike) for one in source)
+    )
+
+
+def find_files(names: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The files that paths name, those of folders and patterns among them, in order. Raises LakeError."""
+    files: list[Path] = []
+    for name in names:
+        path = Path(name).expanduser().absolute()
+        if path.is_dir():
+            found = [file for file in sorted(path.iterdir()) if file.is_file() and file.name[0] not in "._"]
+        elif path.exists():
+            found = [path]
+        else:
+            # Path.glob wants the folder that a pattern begins in, and knows no absolute ones.
+            matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207
+            found = sorted(file for match in matches if (file := Path(match)).is_file())
+        if not found:
+            raise LakeError("SourceNotFound", f"{name} names no file", "correct the path or the pattern")
+        files += found
+    return files
+
+
+def find_format(files: Sequence[Path]) -> str:
+    """The format that all files have by their names. Raises LakeError."""
+    found = {FORMATS.get(_suffix(file), "") for file in files}
+    if len(found) == 1 and (kind := found.pop()):
+        return kind
+    raise LakeError(
+        INVALID,
+        f"the names of the files do not say one format, such as that of {files[0].name}",
+        "name it by format=, one of Csv, Json, Parquet, Orc and Avro",
+    )
+
+
+def _suffix(file: Path) -> str:
+    name = file.name.lower()
+    for compressed in COMPRESSED:
+        name = name.removesuffix(compressed)
+    return Path(name).suffix
+
+
+def _link(file: Path, place: Path) -> None:
+    try:
+        place.hardlink_to(file.resolve(strict=True))
+    except OSError:
+        shutil.copy2(file, place)

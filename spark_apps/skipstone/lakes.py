@@ -1,0 +1,84 @@
+"""``skipstone.open``: a folder as a lake, on this machine and without a cluster.
+
+The package skipstone-local serves the folder; it is found by its entry point. What is here reads for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone_core.contract.requests import WarehouseRef
+from skipstone_core.errors import BadSpec, DependencyUnavailable, LakeError
+from skipstone_core.remedies import find_remedy
+
+from skipstone.query.planner import ReadOptions
+from skipstone.query.reading import explain, read
+from skipstone.tables.catalogs import load_table, open_known_catalog
+
+if TYPE_CHECKING:
+    from skipstone_local.lake import Lake
+    from skipstone_local.lake.reading import ReadRequest
+
+#: Of the entry point that opens a folder.
+GROUP, NAME = "skipstone.local", "lake"
+
+
+def open_lake(path: str | os.PathLike[str], *, warehouse: str = "", namespace: str = "default") -> Lake:
+    """Open the lake in a folder, which is made if it is not there, and serve it until it is closed.
+
+    ``warehouse``: the name of a Warehouse in the folder, or the path of a manifest with one, its claim and Secrets;
+    without it, the only Warehouse, or a new one with an SQLite catalog. Raises LakeError.
+    """
+    entries = entry_points(group=GROUP, name=NAME)
+    if not entries:
+        raise LakeError(
+            "PackageMissing", "skipstone.open needs the package skipstone-local", "run 'pip install skipstone-local'"
+        )
+    opened: Lake = next(iter(entries)).load()(path, LakeReader(), warehouse=warehouse, namespace=namespace)
+    return opened
+
+
+class LakeReader:
+    """Reads tables for one lake. Both calls raise LakeError for what goes wrong."""
+
+    def __init__(self) -> None:
+        """Open no catalog yet."""
+        self._opened: tuple[WarehouseRef, Catalog] | None = None
+
+    def read(self, request: ReadRequest) -> pa.Table:
+        """The rows."""
+        with _told():
+            return read(self._load(request), request.columns, request.where, _options(request))
+
+    def explain(self, request: ReadRequest) -> str:
+        """What ``read`` would read, and by which indexes."""
+        with _told():
+            return explain(self._load(request), request.where, _options(request), request.columns)
+
+    def _load(self, request: ReadRequest) -> Table:
+        if self._opened is None or self._opened[0] != request.warehouse:
+            self._opened = request.warehouse, open_known_catalog(request.warehouse)
+        return load_table(self._opened[1], request.table)
+
+
+def _options(request: ReadRequest) -> ReadOptions:
+    return ReadOptions(
+        snapshot_id=request.snapshot,
+        index_namespace=request.warehouse.index_namespace,
+        use_indexes=request.indexes,
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (BadSpec, DependencyUnavailable) as error:
+        raise LakeError(error.reason, str(error), find_remedy(error.reason)) from error

@@ -1,0 +1,95 @@
+"""Sources of loads and merges: which files and which rows a program may name, and where a job finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from skipstone_core.errors import LakeError
+from skipstone_local.lake.frames import write_parquet
+from skipstone_local.lake.sources import UPLOADS, Uploads
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
+
+
+def iceberg(folder: Path) -> Any:
+    catalog = SqlCatalog("other", uri=f"sqlite:///{folder}/other.db", warehouse=f"file://{folder}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", ROWS.schema)
+    table.append(ROWS)
+    return table
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "table": lambda folder: ROWS,
+    "batch": lambda folder: ROWS.to_batches()[0],
+    "reader": lambda folder: ROWS.to_reader(),
+    "dataset": lambda folder: ds.dataset(ROWS),
+    "rows": lambda folder: ROWS.to_pylist(),
+    "pandas": lambda folder: ROWS.to_pandas(),
+    "pandas with an index": lambda folder: ROWS.to_pandas().set_index("id"),
+    "duckdb": lambda folder: duckdb.from_arrow(ROWS),
+    "iceberg": iceberg,
+    "scan": lambda folder: iceberg(folder).scan(),
+}
+
+
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
+def test_rows_of_a_program_become_a_file(make: Callable[[Path], Any], tmp_path: Path) -> None:
+    source = Uploads(tmp_path).bring(make(tmp_path), "job")
+    assert source == {"format": "Parquet", "paths": ["uploads/job"]}
+    found = pq.read_table(tmp_path / UPLOADS / "job" / "rows.parquet").select(["id", "name"])
+    assert found.sort_by("id").cast(ROWS.schema) == ROWS
+    Uploads(tmp_path).forget("job")
+    assert Uploads(tmp_path).jobs() == []
+
+
+def test_a_stream_of_many_batches_becomes_few_row_groups(tmp_path: Path) -> None:
+    batches = [pa.record_batch({"id": list(range(start, start + 1000))}) for start in range(0, 600_000, 1000)]
+    write_parquet(pa.RecordBatchReader.from_batches(batches[0].schema, batches), tmp_path / "rows.parquet")
+    footer = pq.read_metadata(tmp_path / "rows.parquet")
+    assert (footer.num_rows, footer.num_row_groups) == (600_000, 3)
+
+
+def test_no_row_at_all_is_a_source(tmp_path: Path) -> None:
+    write_parquet(ROWS.slice(0, 0), tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet") == ROWS.slice(0, 0)
+
+
+def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
+    for source, says in (
+        (5, "a int is not a source of rows: give paths"),
+        (pd.Timestamp("2026-01-01"), "a Timestamp is not a source of rows"),
+        (pa.table({"at": pa.array([1], pa.timestamp("ns"))}), "cannot be written as Parquet"),
+    ):
+        with pytest.raises(LakeError, match=says):
+            Uploads(tmp_path).bring(source, f"job-{says[:3]}-{len(says)}")
+
+
+def test_files_outside_are_linked_and_files_inside_stay(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root [1]", tmp_path / "landing"
+    (root / "landing").mkdir(parents=True)
+    outside.mkdir()
+    for name in ("b.csv", "a.csv", ".hidden.csv", "_SUCCESS"):
+        (outside / name).write_text("id\n1\n")
+    (root / "landing" / "c[x].parquet").write_text("")
+    uploads = Uploads(root)
+    assert uploads.bring(str(outside), "one") == {
+        "format": "Csv", "paths": ["uploads/one"], "options": {"header": "true"}
+    }  # fmt: skip
+    assert sorted(path.name for path in (root / "uploads/one").iterdir()) == ["00000-a.csv", "00001-b.csv"]
+    pattern = uploads.bring(f"{outside}/*.csv", "two", format="csv", options={"delimiter": ";"})
+    assert pattern == {"format": "Csv", "paths": ["uploads/two"], "options": {"delimiter": ";"}}
+    inside = uploads.bring([root / "landing" / "c[x].parquet"], "three")
+    assert inside == {"format": "Parquet", "paths": ["landing/c[[]x].parquet"]}
+    for source, says in ((outside / "x.csv", "names no file"), ([outside / "a.csv", root / "landing"], "one format")):
+        with pytest.raises(LakeError, match=says):
+            uploads.bring(source, "four")
