@@ -136,7 +136,7 @@ def _lay(bed: Bed, keys: list[int]) -> None:
             every = max(1, bed.rows // known_keys)
             known = f"select {numbers} from range(0, {bed.rows}, {every}) limit {known_keys}"
             new = f"select {numbers} from range({bed.rows}, {bed.rows + count - known_keys})"
-            these = f"{known} union all {new}"
+            these = f"({known}) union all {new}"
             base.sql(f"select {COLUMNS.format(version=version)} from ({these})").write_parquet(str(bed.changes(count)))
             old, changed = f"'{bed.expected(before)}'", f"'{bed.changes(count)}'"
             kept = f"select * from {old} anti join (select id from {changed}) using (id)"
