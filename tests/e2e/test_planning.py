@@ -35,7 +35,7 @@ def rows_of(segment: int) -> list[JsonObject]:
 def planned(lakes: dict[str, Lake]) -> Iterator[Lake]:
     """A table of six segments whose index covers all, in a Warehouse with a planning server."""
     lake = lakes["e2e-planning"]
-    follow(lake.kube, 'kubectl create secret generic readers --from-literal=tokens="$(openssl')
+    follow(lake.kube, "kubectl create secret generic readers")
     lake.apply(warehouse(planning=PLANNING), table(refreshIntervalSeconds=30))
     lake.until_condition("tbl", "people", "Ready")
     lake.append(*map(rows_of, range(1, SEGMENTS + 1)))
@@ -138,7 +138,7 @@ def test_a_token_is_replaced_as_the_page_says(planned: Lake) -> None:
     planned.kube.wait_for(
         "both are taken", lambda: is_let_in(planned, old) and is_let_in(planned, new), seconds=PATIENCE
     )
-    follow(planned.kube, 'kubectl create secret generic readers --from-literal=tokens="$new"', new=new)
+    follow(planned.kube, "kubectl patch secret readers", new=new)
     planned.kube.wait_for("the old one is refused", lambda: not is_let_in(planned, old), seconds=PATIENCE)
     assert is_let_in(planned, new)
     assert token_of(planned) == new
