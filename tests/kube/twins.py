@@ -85,6 +85,8 @@ class Judges:
     def _send(self, verb: str, path: str, obj: JsonObject) -> tuple[JsonObject, list[str]]:
         """The JSON of the answer, and the texts of its warnings."""
         kinds = {"Content-Type": "application/json", "Accept": "application/json"}
+        auth = self.api.configuration.auth_settings().get("BearerToken")
+        kinds |= {auth["key"]: auth["value"]} if auth else {}
         url = f"{self.api.configuration.host}{path}"
         answer = self.api.rest_client.request(verb, url, headers=kinds, body=obj)
         found = json.loads(answer.read())
