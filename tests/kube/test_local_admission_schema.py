@@ -156,6 +156,7 @@ def compare(name: object, verdicts: tuple[Verdict, Verdict]) -> list[tuple[objec
     return [] if verdicts[0] == verdicts[1] else [(name, *verdicts)]
 
 
+@pytest.mark.cluster("it defines a kind of its own")
 def test_schemas_and_rules_of_other_kinds_are_judged_alike(
     api_client: client.ApiClient, extensions: client.ApiextensionsV1Api, namespace: str
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skipstone_local.admission.builtin.kinds import admit_builtin
+from skipstone_local.admission.builtin.kinds import admit_builtin, decode_builtin
 from skipstone_local.admission.customkinds import CustomKind
 from skipstone_local.admission.definitions import load_definitions
 from skipstone_local.admission.failures import Admitted, JsonObject
@@ -54,6 +54,14 @@ class Admission:
         else:
             admitted = kind.admit(taken, old, subresource, field_validation)
         return Admitted(normalize(admitted.obj), admitted.warnings)
+
+    def decode(self, obj: JsonObject, *, field_validation: str = "Warn") -> tuple[str, ...]:
+        """Judge the types of metadata and unknown fields alone, in an object as its client sent it; return warnings.
+
+        For a server that sets metadata before it asks ``admit``. Raises Rejected.
+        """
+        kind, taken = self._kinds.get(f"{obj.get('apiVersion')} {obj.get('kind')}"), _taken(obj)
+        return kind.decode(taken, field_validation) if kind else decode_builtin(taken, field_validation)
 
     def complete(self, obj: JsonObject) -> JsonObject:
         """Return a stored object as a read gives it: pruned and defaulted by the schema of today."""

@@ -14,6 +14,7 @@ from skipstone_local.admission.failures import (
     JsonObject,
     invalid,
     undecodable,
+    unknown_fields,
     without_version,
 )
 from skipstone_local.admission.metadata.checking import check_metadata, check_update, finalizer_warnings
@@ -48,11 +49,7 @@ class CustomKind:
 
     def admit(self, obj: JsonObject, old: JsonObject | None, subresource: str, field_validation: str) -> Admitted:
         """Return ``obj`` as it is stored; may change it. Raises Rejected."""
-        unknown = self._decode(obj)
-        if unknown and field_validation == "Strict":
-            strict = tuple(f'unknown field "{path}"' for path in unknown)
-            raise undecodable(self.version, self.kind, f"strict decoding error: {', '.join(strict)}", strict)
-        warnings = tuple(f'unknown field "{path}"' for path in unknown) if field_validation == "Warn" else ()
+        warnings = self.decode(obj, field_validation)
         if old is None:
             return self._created(obj, warnings)
         if not obj["metadata"].get("resourceVersion"):
@@ -69,7 +66,8 @@ class CustomKind:
         prune_nulls(obj, self.root)
         set_defaults(obj, self.root)
 
-    def _decode(self, obj: JsonObject) -> list[str]:
+    def decode(self, obj: JsonObject, field_validation: str) -> tuple[str, ...]:
+        """Prune and default ``obj``, and return the warnings of unknown fields. Raises Rejected."""
         try:
             metadata, unknown = decode_metadata(obj.get("metadata"))
         except DecodingError as error:
@@ -78,7 +76,7 @@ class CustomKind:
         prune_nulls(obj, self.root)
         obj["metadata"] = metadata
         set_defaults(obj, self.root)
-        return unknown
+        return unknown_fields(self.version, self.kind, unknown, field_validation)
 
     def _created(self, obj: JsonObject, warnings: tuple[str, ...]) -> Admitted:
         obj.pop("status", None)

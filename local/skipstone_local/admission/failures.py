@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from skipstone_local.admission.gotext import print_value, quote, to_json
@@ -116,8 +116,6 @@ class Rejected(Exception):
     group: str = ""
     kind: str = ""
     name: str = ""
-    #: The sentences of a refusal for unknown fields alone, which a patch reports otherwise.
-    strict: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
         """The message."""
@@ -148,8 +146,16 @@ def without_version(group: str, plural: str, name: str) -> Rejected:
     return invalid(group, plural, name, [failure])
 
 
-def undecodable(api_version: str, kind: str, problem: str, strict: tuple[str, ...] = ()) -> Rejected:
+def unknown_fields(api_version: str, kind: str, paths: list[str], field_validation: str) -> tuple[str, ...]:
+    """Return what a client is warned of, as ``field_validation`` says; raises Rejected when that is Strict."""
+    said = tuple(f'unknown field "{path}"' for path in paths)
+    if said and field_validation == "Strict":
+        raise undecodable(api_version, kind, f"strict decoding error: {', '.join(said)}")
+    return said if field_validation == "Warn" else ()
+
+
+def undecodable(api_version: str, kind: str, problem: str) -> Rejected:
     """Return the refusal of an object whose JSON does not fit its type."""
     version = api_version.rpartition("/")[2]
     message = f"{kind} in version {quote(version)} cannot be handled as a {kind}: {problem}"
-    return Rejected(400, "BadRequest", message, strict=strict)
+    return Rejected(400, "BadRequest", message)

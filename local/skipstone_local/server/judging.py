@@ -23,6 +23,9 @@ class Admissible(Protocol):
 class Judge(Protocol):
     """Admits objects: implemented by ``skipstone_local.admission``."""
 
+    def decode(self, obj: JsonObject, *, field_validation: str = "Warn") -> Sequence[str]:
+        """Warnings of unknown fields in what a client sent. Raises Rejected, also for types of metadata."""
+
     def admit(
         self, obj: JsonObject, *, old: JsonObject | None = None, subresource: str = "", field_validation: str = "Warn"
     ) -> Admissible:

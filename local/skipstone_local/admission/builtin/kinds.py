@@ -19,7 +19,7 @@ from skipstone_local.admission.builtin.configs import (
 )
 from skipstone_local.admission.builtin.pods import POD, check_pod, complete_pod
 from skipstone_local.admission.builtin.shapes import check_shape
-from skipstone_local.admission.failures import Admitted, Failures, JsonObject, invalid, undecodable
+from skipstone_local.admission.failures import Admitted, Failures, JsonObject, invalid, undecodable, unknown_fields
 from skipstone_local.admission.metadata.checking import NameRule, check_metadata, check_update
 from skipstone_local.admission.metadata.decoding import DecodingError, decode_metadata
 from skipstone_local.admission.metadata.names import label_problems, service_name_problems, subdomain_problems
@@ -65,19 +65,26 @@ KINDS: Mapping[str, BuiltinKind] = MappingProxyType(
 _ANY = BuiltinKind()
 
 
+def decode_builtin(obj: JsonObject, field_validation: str) -> tuple[str, ...]:
+    """Clean the metadata of ``obj`` and look at the types of fields; return warnings. Raises Rejected."""
+    name, api_version = obj.get("kind", ""), obj.get("apiVersion", "")
+    try:
+        obj["metadata"], unknown = decode_metadata(obj.get("metadata"), "ObjectMeta.metadata")
+        check_shape(obj, dict(KINDS.get(name, _ANY).shape), name)
+    except DecodingError as error:
+        raise undecodable(api_version, name, str(error)) from error
+    return unknown_fields(api_version, name, unknown, field_validation)
+
+
 def admit_builtin(obj: JsonObject, old: JsonObject | None, subresource: str, field_validation: str) -> Admitted:
     """Return ``obj`` as it is stored; may change it. Raises Rejected."""
+    warnings = decode_builtin(obj, field_validation)
     name, api_version = obj.get("kind", ""), obj.get("apiVersion", "")
     kind = KINDS.get(name, _ANY)
     try:
-        obj["metadata"], unknown = decode_metadata(obj.get("metadata"), "ObjectMeta.metadata")
-        check_shape(obj, dict(kind.shape), name)
         _prepare(obj, old, subresource, kind)
     except DecodingError as error:
         raise undecodable(api_version, name, str(error)) from error
-    said = tuple(f'unknown field "{path}"' for path in unknown)
-    if said and field_validation == "Strict":
-        raise undecodable(api_version, name, f"strict decoding error: {', '.join(said)}", said)
     metadata = obj["metadata"]
     found = check_metadata(metadata, kind.name_rule, namespaced=kind.namespaced)
     if old is not None:
@@ -86,7 +93,7 @@ def admit_builtin(obj: JsonObject, old: JsonObject | None, subresource: str, fie
         found += kind.check(obj, old)
     if found:
         raise invalid(api_version.rpartition("/")[0], name, metadata.get("name", ""), found)
-    return Admitted(obj, said if field_validation == "Warn" else ())
+    return Admitted(obj, warnings)
 
 
 def _prepare(obj: JsonObject, old: JsonObject | None, subresource: str, kind: BuiltinKind) -> None:

@@ -21,12 +21,14 @@ def create(
 ) -> JsonObject:
     """Create an object; the object as it is stored. Raises Refusal, Rejected."""
     kind = target.kind
-    obj = new_metadata(session, kind, check_identity(target, document))
+    sent = check_identity(target, document)
+    session.warnings.extend(session.judge.decode(sent, field_validation=field_validation))
+    obj = new_metadata(session, kind, sent)
     session.warnings.extend(note for note in (kind.note,) if note)
     name = obj["metadata"]["name"]
     check_namespace(session, kind, target.namespace, name)
     obj = begin_status(kind, fill_defaults(kind, obj))
-    judged = session.judge.admit(obj, field_validation=field_validation)
+    judged = session.judge.admit(obj, field_validation="Ignore")
     session.warnings.extend(judged.warnings)
     obj = judged.obj
     check_size(obj)
