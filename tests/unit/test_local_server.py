@@ -78,6 +78,7 @@ def test_a_dry_run_answers_and_stores_nothing(api: LocalApi) -> None:
     kept = api.post(MAPS, conf("kept"))
     assert int(kept["metadata"]["resourceVersion"]) == int(before) + 1
     api.delete(f"{MAPS}/kept", dryRun="All")
+    api.delete(f"{MAPS}/kept", {"dryRun": ["All"]})
     assert api.patch(f"{MAPS}/kept", {"data": {"a": "2"}}, dryRun="All")["data"] == {"a": "2"}
     assert api.get(f"{MAPS}/kept") == kept
 

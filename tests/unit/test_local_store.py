@@ -156,6 +156,17 @@ def first_line(api: LocalApi, **query: str) -> bytes:
         return connection.getresponse().readline()
 
 
+def test_one_object_is_watched_by_its_path(root: RootFolder) -> None:
+    with closing(LocalApi(root)) as api:
+        for name in NAMES:
+            api.post(MAPS, conf(name))
+        path = f"/api/v1/namespaces/{api.namespace}/configmaps/b?watch=1&timeoutSeconds=1"
+        with closing(connect(root)) as connection:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {api.token}"})
+            events = [json.loads(line) for line in connection.getresponse()]
+        assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "b")]
+
+
 def test_signs_of_life_and_the_end_of_a_watch(root: RootFolder) -> None:
     with closing(LocalApi(root)) as api:
         api.post(MAPS, conf("a"))

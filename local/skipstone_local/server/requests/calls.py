@@ -19,7 +19,13 @@ from skipstone_local.server.answers.refusals import (
 from skipstone_local.server.kinds.events import stored_path
 from skipstone_local.server.kinds.served import Catalog, ServedKind
 from skipstone_local.server.requests import protobuf
-from skipstone_local.server.requests.selectors import ALWAYS_SELECTABLE, SelectedBy, parse_fields, parse_labels
+from skipstone_local.server.requests.selectors import (
+    ALWAYS_SELECTABLE,
+    FieldTerm,
+    SelectedBy,
+    parse_fields,
+    parse_labels,
+)
 from skipstone_local.store import JsonObject, ObjectPlace
 
 JSON = "application/json"
@@ -73,11 +79,13 @@ class ApiCall:
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is to be stored. Raises Refusal for a value that is not All."""
-        value = self.query.get("dryRun", "")
-        if value not in ("", "All"):
-            raise bad_request(f'invalid dryRun: "{value}" is not All')
-        return value == "All"
+        """Whether nothing is to be stored, as a parameter says or options of a deletion. Raises Refusal."""
+        said = [self.query["dryRun"]] if self.query.get("dryRun") else []
+        if self.method == "DELETE":
+            said += self.options().get("dryRun") or []
+        if unknown := [value for value in said if value != "All"]:
+            raise bad_request(f'invalid dryRun: "{unknown[0]}" is not All')
+        return bool(said)
 
     def flag(self, name: str) -> bool:
         """Whether a parameter is true."""
@@ -97,7 +105,9 @@ class ApiCall:
         """What is selected of the collection. Raises Refusal."""
         selectable = (*ALWAYS_SELECTABLE, *self.kind.selectable)
         terms = parse_fields(self.query.get("fieldSelector", ""), selectable)
-        fields = (replace(term, path=stored_path(self.kind, term.path)) for term in terms)
+        fields = [replace(term, path=stored_path(self.kind, term.path)) for term in terms]
+        if self.target.name:
+            fields.append(FieldTerm("metadata.name", self.target.name, equal=True))
         return SelectedBy(parse_labels(self.query.get("labelSelector", "")), tuple(fields))
 
     @property
