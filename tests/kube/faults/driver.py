@@ -17,7 +17,7 @@ from skipstone_core.contract.requests import JobRequest, RunKind
 
 from tests.kube.faults.kubelet import Driven
 
-APPLICATIONS = Path(__file__).resolve().parents[3] / "spark_apps"
+APPLICATIONS = Path(__file__).resolve().parents[3] / "spark_apps" / "skipstone" / "apps"
 
 
 def drive(request: str, root: str) -> Driven:
