@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -21,8 +22,10 @@ from skipstone_operator.resources.kinds import KINDS, parse
 
 from tests.examples import ROOT
 from tests.kube.cases import TABLE, changed, manifest
-from tests.kube.schedule_cases import REJECTED
+from tests.kube.schedule_cases import ACCEPTED, REJECTED
 
+#: Some of the cases, of all kinds.
+CASES = (*ACCEPTED, *REJECTED)[::6]
 SCHEMAS = [definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for definition in load_definitions()]
 
 
@@ -102,6 +105,27 @@ def test_admission_leaves_its_arguments_and_its_definitions_as_they_are() -> Non
     assert obj == given
     assert admission.admit(obj).obj["status"] == {"observedGeneration": -1}
     assert load_definitions() == definitions
+
+
+def test_threads_share_an_admission() -> None:
+    admission, objects = Admission.load(), [manifest(case.kind, case.changed) for case in CASES]
+
+    def judged(number: int) -> list[str]:
+        return [verdict(admission, obj) for obj in (*objects[number:], *objects[:number])]
+
+    with ThreadPoolExecutor(4) as pool:
+        verdicts = list(pool.map(judged, range(4)))
+    for number, found in enumerate(verdicts):
+        assert [*found[len(found) - number :], *found[: len(found) - number]] == verdicts[0]
+
+
+def verdict(admission: Admission, obj: dict[str, Any]) -> str:
+    """What becomes of an object, in one text."""
+    try:
+        admitted = admission.admit({**obj, "metadata": {**obj["metadata"], "namespace": "default"}})
+    except Rejected as refused:
+        return refused.message
+    return to_json(admitted.obj)
 
 
 @pytest.mark.parametrize(

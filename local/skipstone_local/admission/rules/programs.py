@@ -14,16 +14,21 @@ from skipstone_local.admission.quantities import compare, parse_quantity
 _NO_KEY = re.compile(r'NOT_FOUND: Key not found in map : "?(.*?)"?$', re.DOTALL)
 _INDEX = re.compile(r"UNKNOWN: Index error: index=(-?\d+) size=\d+")
 _WORDS = {"integer overflow": "integer overflow", "divide by zero": "division by zero"}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 class EvaluationError(Exception):
     """A rule came to no result; the text is Kubernetes'."""
 
 
-@cache
 def environment() -> Any:
-    """The names and functions that rules may use."""
+    """Return the names and functions that rules may use: one for all threads, made by the first that asks."""
+    with _lock:
+        return _make_environment()
+
+
+@cache
+def _make_environment() -> Any:
     text, number, anything = cel.Type.STRING, cel.Type.INT, cel.Type.DYN
     quantity = cel.Overload("quantity", return_type=text, parameters=[text], impl=_quantity)
     comparison = cel.Overload("compare", return_type=number, parameters=[text, text], is_member=True, impl=compare)
