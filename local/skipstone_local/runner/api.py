@@ -216,7 +216,8 @@ class Watcher(threading.Thread):
         """Watch no more; returns when the connection is closed."""
         self._end.set()
         self._client.abort()
-        self.join(STOP_SECONDS)
+        if self.is_alive():
+            self.join(STOP_SECONDS)
 
     def run(self) -> None:
         """List and watch until told to end; what fails is tried again."""

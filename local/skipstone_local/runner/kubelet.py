@@ -70,6 +70,8 @@ class Runner:
     def stop(self) -> None:
         """End all processes, tell how each ended, and stop; what cannot be told now is told by the next runner."""
         self._end.set()
+        if not self._thread.is_alive():
+            return
         self._news.put(STOPPED)
         for watcher in self._watchers:
             watcher.stop()

@@ -1,5 +1,21 @@
 """One process that serves a folder: the API server, the runner and the operator."""
 
-from skipstone_local.up.serving import UpOptions, run, serving_all
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skipstone_local.up.entry import UpOptions, run
 
 __all__ = ["UpOptions", "run", "serving_all"]
+
+if TYPE_CHECKING:
+    from skipstone_local.up.serving import serving_all
+else:
+
+    def __getattr__(name: str) -> object:
+        """What takes long to load, at its first use."""
+        if name != "serving_all":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from skipstone_local.up.serving import serving_all
+
+        return serving_all

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from skipstone_local.up.serving import UpOptions, run
+from skipstone_local.up import UpOptions, run
 
 if __name__ == "__main__":
     folder, *rest = sys.argv[1:]

@@ -11,6 +11,7 @@ from typing import Any
 from skipstone_cli.kinds import API_VERSION, KINDS
 
 from skipstone_local.runner.api import LISTED_ALL, News, ServerAccess, Watcher
+from skipstone_local.up.entry import Tell
 from skipstone_local.up.standing import Board, Outlook, SeenObject
 
 #: Nothing may have changed for so long, and no pod may run, before what is seen counts as settled.
@@ -20,7 +21,6 @@ NAMESPACES = "/api/v1/namespaces"
 #: Of the API server itself.
 _SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
 _PATHS = {f"/apis/{API_VERSION}/{kind.plural}": kind for kind in KINDS}
-Tell = Callable[[str], None]
 
 
 @dataclass

@@ -2,78 +2,32 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import re
-import signal
-import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skipstone_cli.cluster.kubeconfig import Access, load_login
-from skipstone_cli.cluster.transport import Transport
 from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import GROUP
 
 from skipstone_local.client.manifests import Manifest, read_manifests
-from skipstone_local.client.objects import Objects
-from skipstone_local.places import RootFolder, find_root
+from skipstone_local.places import RootFolder
 from skipstone_local.runner.api import ApiError, Client, ServerAccess
 from skipstone_local.runner.kubelet import Runner
 from skipstone_local.runner.plane.dataplane import DataPlane
-from skipstone_local.server import AlreadyServed, serving
-from skipstone_local.up.following import NAMESPACES, Follower, Tell, choose_namespaces
+from skipstone_local.server import serving
+from skipstone_local.up.entry import Tell, UpOptions, check_root, prepared
+from skipstone_local.up.following import NAMESPACES, Follower, choose_namespaces
 from skipstone_local.up.operators import LEASE, LEASE_NAMESPACE, OperatorFails, OperatorProcess
 
 EXIT_WELL, EXIT_FAILED, EXIT_STOPPED = 0, 1, 130
-#: A command that serves the folder for itself ends sooner than this.
-COMMAND_SECONDS = 5.0
-PAUSE_SECONDS = 0.1
 #: The log is begun again when it is longer than this.
 MAX_LOG_BYTES = 32 << 20
-#: Characters that addresses of files, properties or shells read as something else.
-_MISREAD = re.compile(r"[\x00-\x1f\x7f#?%\\\"'`$,;:]")
-
-
-class BadRoot(CliError):
-    """The root folder cannot hold tables."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpOptions:
-    """How to serve. ``once``: end as soon as everything is settled; ``python``: an interpreter with the data plane.
-
-    ``namespace``: of objects that name none.
-    """
-
-    once: bool = False
-    python: str = sys.executable
-    namespace: str = "default"
-
-
-def run(root: Path, manifests: Sequence[str], options: UpOptions, tell: Tell, host: Mapping[str, str]) -> int:
-    """Serve ``root``: apply ``manifests`` (files, folders or -), run what they ask for, show it; the exit code.
-
-    0: told to stop, or all is well; 1: something failed, with its sentence; 130: stopped before it was settled, with
-    ``once``. A folder that another process serves is not served twice: its objects are applied there and waited for.
-    ``host``: the variables that runs inherit. Raises CliError and OSError.
-    """
-    folder = _check(find_root(root))
-    bodies = read_manifests(manifests) if manifests else []
-    stopped = threading.Event()
-    with _signals(stopped):
-        end = time.monotonic() + COMMAND_SECONDS
-        while not stopped.is_set() and time.monotonic() < end:
-            if not _is_served(folder):
-                with suppress(AlreadyServed), serving_all(folder, options, tell, host) as service:
-                    return service.work(bodies, stopped, options)
-            time.sleep(PAUSE_SECONDS)
-        return _follow(folder, bodies, stopped, options, tell)
+#: The logger of the server's requests, of which there are many.
+REQUESTS = "skipstone_local.requests"
 
 
 @dataclass
@@ -128,32 +82,35 @@ class Service:
 def serving_all(folder: RootFolder, options: UpOptions, tell: Tell, host: Mapping[str, str]) -> Iterator[Service]:
     """Serve ``folder`` inside the block with all that runs need; afterwards nothing of it runs.
 
-    Raises AlreadyServed and OSError.
+    Raises AlreadyServed, BadRoot and OSError.
     """
-    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    operator = OperatorProcess(folder.log)
-    with _logging(folder.log):
-        operator.prepare()
+    check_root(folder)
+    with prepared(folder) as operator, serving_with(operator, folder, options, tell, host) as service:
+        yield service
+
+
+@contextmanager
+def serving_with(
+    operator: OperatorProcess, folder: RootFolder, options: UpOptions, tell: Tell, host: Mapping[str, str]
+) -> Iterator[Service]:
+    """``serving_all`` with an operator that is prepared already."""
+    with _logging(folder.log), serving(folder.path) as kubeconfig:
+        login = ServerAccess.load(kubeconfig)
+        runner = Runner(folder, login, DataPlane.find(options.python, host))
+        follower = Follower(login, tell, runner.count_running)
+        lease = _read_lease(login)
         try:
-            with serving(folder.path) as kubeconfig:
-                login = ServerAccess.load(kubeconfig)
-                runner = Runner(folder, login, DataPlane.find(options.python, host))
-                follower = Follower(login, tell, runner.count_running)
-                runner.start()
-                lease = _read_lease(login)
-                operator.begin(kubeconfig, _find_namespaces(login))
-                follower.start()
-                try:
-                    yield Service(kubeconfig, login, operator, runner, follower, lease)
-                finally:
-                    follower.stop()
-                    operator.stop()
-                    runner.stop()
+            operator.begin(kubeconfig, _find_namespaces(login))
+            runner.start()
+            follower.start()
+            yield Service(kubeconfig, login, operator, runner, follower, lease)
         finally:
+            follower.stop()
             operator.stop()
+            runner.stop()
 
 
-def _follow(
+def follow(
     folder: RootFolder, manifests: Sequence[Manifest], stopped: threading.Event, options: UpOptions, tell: Tell
 ) -> int:
     """Apply to the process that serves the folder, and wait until everything is settled there."""
@@ -172,10 +129,21 @@ def _follow(
         follower.stop()
 
 
+def read_all(manifests: Sequence[str]) -> list[Manifest]:
+    """The objects of files, of folders and of the standard input (-). Raises CliError."""
+    return read_manifests(manifests) if manifests else []
+
+
 def _apply(kubeconfig: Path, manifests: Sequence[Manifest], namespace: str, tell: Tell) -> int:
     """Apply all manifests, those of Kubernetes' own kinds first; how many were refused. Raises CliError."""
     if not manifests:
         return 0
+    # The Kubernetes client takes long to load: the operator does that meanwhile, too.
+    from skipstone_cli.cluster.kubeconfig import Access, load_login
+    from skipstone_cli.cluster.transport import Transport
+
+    from skipstone_local.client.objects import Objects
+
     login = load_login(Access(kubeconfig=str(kubeconfig), namespace=namespace))
     objects, refused = Objects(Transport(login, on_warning=tell), namespace), 0
     for manifest in sorted(manifests, key=_is_ours):
@@ -197,17 +165,6 @@ def _tell_settled(follower: Follower, then: str) -> None:
     follower.tell(follower.sum_up() + then)
 
 
-def _is_served(folder: RootFolder) -> bool:
-    try:
-        with folder.lock.open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # there is no such folder yet
-        return False
-    return False
-
-
 def _find_namespaces(login: ServerAccess) -> tuple[str, ...]:
     with closing(Client(login)) as client:
         items, _ = client.list(NAMESPACES)
@@ -223,35 +180,6 @@ def _read_lease(login: ServerAccess) -> str:
     return str(spec.get("acquireTime", "")) if spec.get("holderIdentity") else ""
 
 
-def _check(folder: RootFolder) -> RootFolder:
-    """The folder, whose path becomes part of addresses of files. Raises BadRoot."""
-    if misread := _MISREAD.search(str(folder.path)):
-        raise BadRoot(
-            f"{str(folder.path)!r} cannot be the folder of tables, since addresses of files cannot hold "
-            f"{misread[0]!r}: choose another by --root or SKIPSTONE_LOCAL"
-        )
-    return folder
-
-
-@contextmanager
-def _signals(stopped: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM ask to stop; once more, they end the process as they do without this."""
-
-    def stop(number: int, _: Any) -> None:
-        stopped.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 @contextmanager
 def _logging(log: Path) -> Iterator[None]:
     """Log to the folder inside the block, not to the terminal."""
@@ -259,6 +187,7 @@ def _logging(log: Path) -> Iterator[None]:
         log.replace(log.with_name(f"{log.name}.1"))
     handler = logging.FileHandler(log)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.getLogger(REQUESTS).setLevel(logging.WARNING)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
