@@ -40,6 +40,7 @@ class Follower:
         self._watchers = [Watcher(self.login, path, self._news) for path in (NAMESPACES, *_PATHS)]
         self._unlisted = {NAMESPACES, *_PATHS}
         self._changed = time.monotonic()
+        self._is_done: bool | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -71,7 +72,9 @@ class Follower:
         quiet = time.monotonic() - self._changed >= QUIET_SECONDS
         if not quiet or self._unlisted or self.count_running():
             return False
-        return all(standing is not Outlook.OPEN for _, standing in self.board.judge_all())
+        if self._is_done is None:
+            self._is_done = all(standing is not Outlook.OPEN for _, standing in self.board.judge_all())
+        return self._is_done
 
     def find_failures(self) -> list[SeenObject]:
         """The objects that have failed, and those that wait for one that has, or for one that does not exist."""
@@ -85,7 +88,7 @@ class Follower:
 
     def expect_changes(self) -> None:
         """Whatever was seen until now says nothing about what has just been applied."""
-        self._changed = time.monotonic()
+        self._changed, self._is_done = time.monotonic(), None
 
     def _take(self, news: News) -> None:
         change, path, obj = news.change, news.path, news.object
