@@ -286,6 +286,12 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     ),
     ({"clauses": "WHEN MATCHED THEN UPDATE SET a = 'x\\ny'"}, "The statement", "has an escape", {"clauses": UPDATE}),
     (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = 'it''s'"},
+        "The statement",
+        "behind another text",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = 'it\\'s'"},
+    ),
+    (
         {"clauses": "WHEN MATCHED THEN UPDATE SET a = s.a / 2", "dialect": "trino"},
         "WHEN MATCHED (1), a",
         "other digits in trino",

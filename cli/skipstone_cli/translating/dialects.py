@@ -83,13 +83,18 @@ def parse_merge(text: str, dialect: Dialect) -> exp.Merge:
 
 
 def _refuse_escapes(text: str, dialect: Dialect) -> None:
-    """Engines differ in what a backslash in a text means: quotes apart, nobody guesses here."""
+    """Engines differ in what a backslash in a text means, and Spark 4 reads two quotes otherwise than Spark 3."""
     grammar = Grammar.get_or_raise(dialect.grammar)
     if "\\" not in grammar.tokenizer_class.STRING_ESCAPES:
         return
+    end = -1
     for token in grammar.tokenize(text):
+        if token.token_type not in _TEXTS:
+            continue
         raw = text[token.start : token.end + 1]
-        if token.token_type in _TEXTS and "\\" in raw.replace("\\'", "").replace('\\"', ""):
+        if token.start == end + 1 or "\\" in raw.replace("\\'", "").replace('\\"', ""):
             raise Untranslatable(
-                f"the text {raw} has an escape: write a text without it, and put the right one into the manifest"
+                f"the text {raw} has an escape or stands behind another text without a blank, which versions of "
+                "engines read differently: write a quote as \\' and leave out other escapes"
             )
+        end = token.end
