@@ -18,7 +18,7 @@ from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable, LakeError
 from skipstone_core.remedies import find_remedy
 
-from skipstone.query.planner import ReadOptions
+from skipstone.query.planner import ReadOptions, plan_read
 from skipstone.query.reading import explain, read
 from skipstone.tables.catalogs import load_table, open_known_catalog
 
@@ -61,6 +61,12 @@ class LakeReader:
         """What ``read`` would read, and by which indexes."""
         with _told():
             return explain(self._load(request), request.where, _options(request), request.columns)
+
+    def count_files(self, request: ReadRequest) -> tuple[int, int]:
+        """How many files ``read`` would open, and how many there are."""
+        with _told():
+            plan = plan_read(self._load(request), request.where, _options(request), request.columns)
+            return plan.funnel.read, plan.funnel.total
 
     def _load(self, request: ReadRequest) -> Table:
         if self._opened is None or self._opened[0] != request.warehouse:

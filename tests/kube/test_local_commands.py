@@ -15,11 +15,11 @@ from rich.console import Console
 from skipstone_cli.errors import CliError, ExitCode, NotFound, OutcomeFailed, Refused
 from skipstone_cli.output.screen import Screen
 from skipstone_local.client.objects import Objects
+from skipstone_local.client.opening import open_kubeconfig
 from skipstone_local.commands.applying import Sources, run_apply
 from skipstone_local.commands.deleting import DeleteQuery, run_delete
 from skipstone_local.commands.describing import run_describe
 from skipstone_local.commands.getting import GetQuery, run_get
-from skipstone_local.commands.opening import open_kubeconfig
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
 from tests.cluster.controlplane import ControlPlane

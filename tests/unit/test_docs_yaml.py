@@ -34,8 +34,10 @@ PARTS = (
     ("docs/operations.md", "maintenance:", "02-table", ()),
     ("docs/operations.md", "spec:\n  spark:", "01-warehouse", ()),
 )
-#: Of dbt, of the chart, and of RBAC: tests/kube/test_cli.py gives these rights to somebody.
+#: Of dbt, of the chart, of RBAC (tests/kube/test_cli.py gives these rights to somebody), and of tests of manifests
+#: (tests/unit/test_local_testing.py).
 OTHERS = (
+    ("docs/guide/testing.md", "steps:"),
     ("docs/guide/engines.md", "lake:"),
     ("docs/guide/report.md", "dashboard:"),
     ("docs/reference/cli.md", "rules:"),

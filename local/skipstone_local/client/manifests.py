@@ -14,6 +14,8 @@ from skipstone_cli.reading import JsonObject, name_of, text_of
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
+#: Of a test of the manifests beside it; it is not one itself.
+TEST_FILE = "skipstone-test.yaml"
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def _texts(source: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
     files = [path]
     if path.is_dir():
         entries = path.rglob("*") if recursive else path.iterdir()
-        files = sorted(entry for entry in entries if entry.suffix in SUFFIXES and entry.is_file())
+        named = (entry for entry in entries if entry.suffix in SUFFIXES and entry.name != TEST_FILE)
+        files = sorted(entry for entry in named if entry.is_file())
     for file in files:
         try:
             yield str(file), file.read_text(encoding="utf-8")

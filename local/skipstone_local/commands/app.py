@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from skipstone_cli.errors import CliError, ExitCode
-from skipstone_cli.framing import Chosen, Connection, Session, framed, joined, offer_files, parameters
+from skipstone_cli.framing import Chosen, Connection, Session, framed, guarded, joined, offer_files, parameters
 from skipstone_cli.kinds import require_name
 from skipstone_cli.output.screen import Screen
 
@@ -48,7 +48,7 @@ def _place(
 
 
 def _open(chosen: Chosen, everywhere: bool, until: ExitStack) -> Any:  # noqa: FBT001 - as Connection says
-    from skipstone_local.commands.opening import open_root
+    from skipstone_local.client.opening import open_root
 
     root, namespace = _place(**chosen)
     return open_root(root, namespace, until, lambda warning: Screen().note(f"Warning: {warning}"))
@@ -103,6 +103,26 @@ def up(
     root, namespace = session.access()
     options = UpOptions(once=once, namespace=namespace)
     return ExitCode(run(root.path, filename or (), options, lambda line: session.screen.write(f"{line}\n"), os.environ))
+
+
+@app.command()
+def test(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A folder with a skipstone-test.yaml, or such a file.", autocompletion=offer_files
+        ),
+    ],
+    *,
+    junit: Annotated[str, typer.Option("--junit", metavar="FILE", help="Write JUnit's XML for CI systems.")] = "",
+    keep: Annotated[
+        str, typer.Option("--keep", metavar="DIR", help="Run in this folder, and leave it to be looked at.")
+    ] = "",
+) -> None:
+    """Run manifests on sample data, and judge what comes of it by the expectations in a YAML file."""
+    from skipstone_local.testing.running import TestQuery, run_test
+
+    raise typer.Exit(int(guarded(lambda: run_test(Screen(), TestQuery(place, junit, keep)))))
 
 
 @app.command()

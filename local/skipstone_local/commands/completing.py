@@ -13,7 +13,7 @@ from skipstone_cli.kinds import KINDS, can_exist
 from skipstone_cli.reading import entries_of, name_of
 
 from skipstone_local.client.objects import Selection
-from skipstone_local.commands.opening import open_root
+from skipstone_local.client.opening import open_root
 from skipstone_local.places import RootFolder
 
 

@@ -35,13 +35,16 @@ class ReadRequest:
 
 
 class TableReader(Protocol):
-    """The data plane, as far as a lake reads tables. Both raise BadSpec and DependencyUnavailable."""
+    """The data plane, as far as tables of a lake are read. All of it raises LakeError."""
 
     def read(self, request: ReadRequest) -> Any:
         """The rows as a pyarrow.Table."""
 
     def explain(self, request: ReadRequest) -> str:
         """What ``read`` of the same request would read, and by which indexes."""
+
+    def count_files(self, request: ReadRequest) -> tuple[int, int]:
+        """How many files ``read`` of the same request would open, and how many there are."""
 
 
 def claim_folder(warehouse: JsonObject, root: RootFolder) -> Path | None:

@@ -1,0 +1,1 @@
+"""``skipstone local test``: manifests, sample data and expectations in a YAML file, judged on a lake of their own."""

@@ -1,0 +1,90 @@
+"""Whether what is seen is what was expected, and if not, both in one sentence. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from skipstone_cli.kinds import ResourceKind
+from skipstone_cli.reading import JsonObject, field_of
+from skipstone_cli.views.standings import judge
+
+MAX_SHOWN = 3
+
+
+def judge_object(kind: ResourceKind, obj: JsonObject | None, wanted: Mapping[str, Any]) -> list[str]:
+    """What of an object is otherwise: its state, its reason, a part of its message, fields of its status."""
+    if obj is None:
+        return ["it does not exist"]
+    standing = judge(kind, obj)
+    wrong = []
+    for name, seen in (("state", str(standing.state)), ("reason", standing.reason)):
+        if name in wanted and wanted[name] != seen:
+            wrong.append(f"{name} is {seen}, not {wanted[name]} ({standing.message})")
+    if "message" in wanted and str(wanted["message"]) not in standing.message:
+        wrong.append(f"the message is {standing.message!r}, without {wanted['message']!r}")
+    for path, value in (wanted.get("status") or {}).items():
+        seen_value = field_of(obj, "status", *str(path).split("."))
+        if not is_equal(value, seen_value):
+            wrong.append(f"status.{path} is {seen_value!r}, not {value!r}")
+    return wrong
+
+
+def judge_rows(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> list[str]:
+    """What of a table's rows is otherwise: how many there are, or which, in any order."""
+    wrong = []
+    if "count" in wanted and wanted["count"] != len(rows):
+        wrong.append(f"there are {len(rows)} rows, not {wanted['count']}")
+    if "rows" in wanted:
+        wrong += list(_compare(list(rows), list(wanted["rows"] or ())))
+    return wrong
+
+
+def judge_files(opened: int, total: int, wanted: Mapping[str, Any]) -> list[str]:
+    """Whether a read opens as many files as expected."""
+    if "files" in wanted and wanted["files"] != opened:
+        return [f"{opened} of {total} files are read, not {wanted['files']}"]
+    return []
+
+
+def _compare(rows: list[Mapping[str, Any]], wanted: list[Any]) -> Iterator[str]:
+    left, missing = list(rows), []
+    for row in wanted:
+        found = next((place for place, seen in enumerate(left) if _is_row(row, seen)), None)
+        if found is None:
+            missing.append(row)
+        else:
+            left.pop(found)
+    for what, these in (("missing", missing), ("not expected", left)):
+        if these:
+            more = f" and {len(these) - MAX_SHOWN} more" if len(these) > MAX_SHOWN else ""
+            yield f"{what}: {', '.join(_shown(row) for row in these[:MAX_SHOWN])}{more}"
+
+
+def _is_row(wanted: object, seen: Mapping[str, Any]) -> bool:
+    """A row has the values of the columns that the expectation names."""
+    return isinstance(wanted, dict) and all(name in seen and is_equal(wanted[name], seen[name]) for name in wanted)
+
+
+def is_equal(wanted: object, seen: object) -> bool:
+    """Whether a value is the one that YAML says, which has no decimals, dates and times."""
+    try:
+        if isinstance(seen, Decimal):
+            return Decimal(str(wanted)) == seen
+        if isinstance(seen, datetime.datetime):
+            return datetime.datetime.fromisoformat(str(wanted)) == seen
+        if isinstance(seen, datetime.date | datetime.time):
+            return type(seen).fromisoformat(str(wanted)) == seen
+    except (InvalidOperation, ValueError, TypeError):
+        return False
+    if isinstance(seen, bytes):
+        return str(wanted) == seen.hex()
+    return wanted == seen and isinstance(wanted, bool) == isinstance(seen, bool)
+
+
+def _shown(row: object) -> str:
+    if not isinstance(row, dict):
+        return str(row)
+    return "{" + ", ".join(f"{name}: {value}" for name, value in row.items()) + "}"
