@@ -114,6 +114,8 @@ class PodFolder:
 
     def give_up(self) -> bool:
         """See to it that no supervisor starts the process from now on; False when one is about to."""
+        if not self.path.exists():
+            return True
         try:
             with (self.path / supervise.LOCK).open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
