@@ -75,6 +75,7 @@ from sqlalchemy import Engine
 #: Where each method of ours that PyIceberg calls, or that we call of PyIceberg's, is, with the arguments we count on.
 METHODS = {
     (SqlCatalog, "_convert_orm_to_iceberg"): ["self", "orm_table"],
+    (SqlCatalog, "_iceberg_type_filter"): ["self"],
     (SqlCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_create_session"): ["self"],

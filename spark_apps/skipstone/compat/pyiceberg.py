@@ -17,6 +17,7 @@ from urllib.parse import quote_plus
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from propcache.api import cached_property
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
@@ -37,7 +38,7 @@ from pyiceberg.types import IcebergType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from requests import Session
 from requests.adapters import DEFAULT_POOLSIZE
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Select, bindparam, select
 from urllib3 import Retry
 
 SnapshotProducer = _SnapshotProducer
@@ -265,6 +266,25 @@ class HookedSqlCatalog(SqlCatalog):
     def writing(io: FileIO, path: str) -> AbstractContextManager[None]:
         """What surrounds the writing of the metadata file ``path``, which comes before the swap."""
         raise NotImplementedError
+
+    def metadata_location_of(self, identifier: Identifier) -> str | None:
+        """Where the metadata of a table is now; None for a table that is not there. Raises what SQLAlchemy raises."""
+        namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
+        given = {"catalog": self.name, "namespace": namespace, "name": Catalog.table_name_from(identifier)}
+        with self.engine.connect() as connection:
+            found: str | None = connection.execute(self._locations, given).scalar()
+        return found
+
+    @cached_property
+    def _locations(self) -> Select[Any]:
+        """What PyIceberg asks for a table, without what makes an object of the answer, which takes longer."""
+        known = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == bindparam("catalog"),
+            IcebergTables.table_namespace == bindparam("namespace"),
+            IcebergTables.table_name == bindparam("name"),
+        )
+        kinds = self._iceberg_type_filter()
+        return known if kinds is None else known.where(kinds)
 
     def _init_catalog(self) -> None:
         self.watch(self.engine)

@@ -149,6 +149,26 @@ class PageReader:
             arrays |= part
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns)) if arrays else None
 
+    def stretch(self, group: int, columns: Sequence[str], begin: int, end: int) -> pa.RecordBatch | None:
+        """The rows from ``begin`` up to ``end``, as ``read`` gives them, however little that spares."""
+        index = self._index(_WORTH_FOOTER)
+        if index is None or not _have_pages(index.chunks[group], columns):
+            return None
+        try:
+            found = [
+                _Pages.between(name, index.chunks[group][name], index.places(self._source, group, name), begin, end)
+                for name in columns
+            ]
+        except UNREADABLE:
+            return None
+        arrays: dict[str, pa.Array] = {}
+        for together in _by_rows(found):
+            if (decoded := _decoded_together(self._source, together)) is None:
+                return None
+            skipped = begin - int(together[0].first[0])
+            arrays |= {name: values.slice(skipped, end - begin) for name, values in decoded.items()}
+        return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+
     def bounds(self, group: int, column: str) -> PageBounds | None:
         """What the file says of the pages of a column in a row group; None for nothing, or nothing that makes sense.
 
@@ -173,10 +193,8 @@ class PageReader:
     def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
         """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
         index = self._index(self._group_rows[group] * len(columns) - _WORTH_ROWS * len(columns))
-        if index is None or not all(name in index.chunks[group] for name in columns):
+        if index is None or not _have_pages(index.chunks[group], columns):
             return []
-        if any(_PREFIXED in index.chunks[group][name].metadata[2] for name in columns):
-            return []  # a page may be of any size in memory
         try:
             found = [
                 _Pages.of(name, index.chunks[group][name], index.places(self._source, group, name), rows)
@@ -207,6 +225,11 @@ class PageReader:
             if found.cost <= _indexes.maxsize:
                 _indexes[self._key] = found
         return found
+
+
+def _have_pages(chunks: dict[str, _Chunk], columns: Sequence[str]) -> bool:
+    """Whether pages of ``columns`` are decoded alone; one whose values repeat others may be of any size in memory."""
+    return all(name in chunks and _PREFIXED not in chunks[name].metadata[2] for name in columns)
 
 
 def _unless(empty: Sequence[bool], values: Sequence[bytes]) -> tuple[bytes | None, ...]:
@@ -328,6 +351,12 @@ class _Pages:
         """The pages of ``rows`` in a chunk."""
         return cls(name, chunk, places, np.unique(np.searchsorted(places.first, rows, side="right") - 1))
 
+    @classmethod
+    def between(cls, name: str, chunk: _Chunk, places: _Places, begin: int, end: int) -> _Pages:
+        """The pages of the rows from ``begin`` up to ``end``."""
+        first, last = np.searchsorted(places.first, (begin, end - 1), side="right") - 1
+        return cls(name, chunk, places, np.arange(first, last + 1))
+
     @cached_property
     def lengths(self) -> Rows:
         """Rows in each page."""
@@ -400,26 +429,34 @@ def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:
 
 def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dict[str, pa.Array] | None:
     """The values of ``rows`` of columns whose pages hold the same rows; None when pages hold others than is said."""
+    found = _decoded_together(source, columns)
+    if found is None:
+        return None
+    lengths, first = columns[0].lengths, columns[0].first
+    at = np.searchsorted(first, rows, side="right") - 1
+    places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
+    return {name: values.take(places) for name, values in found.items()}
+
+
+def _decoded_together(source: Source, columns: Sequence[_Pages]) -> dict[str, pa.Array] | None:
+    """All values of the pages of such columns."""
     pieces = []
     for pages in columns:
         piece = pages.read(source)
         if piece is None:
             return None
         pieces.append(piece)
-    lengths, first = columns[0].lengths, columns[0].first
-    file = pa.BufferReader(_small_file(pieces, int(lengths.sum())))
+    count = int(columns[0].lengths.sum())
+    file = pa.BufferReader(_small_file(pieces, count))
     options: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": INT96_UNIT}
     parquet = WholeFile(file, **options)
-    count = int(lengths.sum())
     repeated = [
         pages.name for pages, piece in zip(columns, pieces, strict=True) if piece.repeated_bytes * count > BATCH_BYTES
     ]
     if packed := parquet.long_texts(repeated, 0, BATCH_BYTES // count):
         parquet = WholeFile(file, **options, read_dictionary=packed)
-    at = np.searchsorted(first, rows, side="right") - 1
-    places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
     found = parquet.read(parquet.schema_arrow.names)
-    return {pages.name: found.column(n).combine_chunks().take(places) for n, pages in enumerate(columns)}
+    return {pages.name: found.column(n).combine_chunks() for n, pages in enumerate(columns)}
 
 
 def _rows_in_pages(pages: bytes, lengths: Sequence[int]) -> list[int]:

@@ -40,6 +40,7 @@ from skipstone.serving.app import CatalogAnswers, PlanningApp
 from skipstone.serving.front.answering import FrontAnswers
 from skipstone.serving.front.bearer import SHORTEST_TOKEN
 from skipstone.serving.front.catalog import CatalogFront
+from skipstone.serving.front.reading import ReadingSqlCatalog
 from skipstone.serving.health import Readiness
 from skipstone.serving.measures import PlanningMeasures
 from skipstone.serving.pages import PageSeal
@@ -236,7 +237,7 @@ def _sql_backend(serving: Serving) -> Backend:
     catalogs: list[Catalog] = []
 
     def opened() -> CatalogAnswers:
-        catalogs[:] = [open_known_catalog(settings.warehouse)]
+        catalogs[:] = [open_known_catalog(settings.warehouse, ReadingSqlCatalog)]
         return FrontAnswers(CatalogFront(settings, catalogs[0]), serving.tokens, readers)
 
     def listed() -> None:

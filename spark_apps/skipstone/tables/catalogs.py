@@ -97,18 +97,19 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
     with catalog_answers(reference.name):
         if reference.type is CatalogType.REST:
             return _open_rest(warehouse, os.environ)
-        return _open_sql(warehouse, os.environ)
+        return _open_sql(warehouse, os.environ, OwnSqlCatalog)
 
 
-def open_known_catalog(warehouse: WarehouseRef) -> Catalog:
+def open_known_catalog(warehouse: WarehouseRef, kind: type[OwnSqlCatalog] | None = None) -> Catalog:
     """Open a catalog that was used before, without making anything: an empty volume or database is none.
 
-    Raises as ``open_catalog`` does, and DependencyUnavailable (CATALOG_UNPROVEN) when there is no SQLite file.
+    ``kind``: of an Sql catalog. Raises as ``open_catalog`` does, and DependencyUnavailable (CATALOG_UNPROVEN) when
+    there is no SQLite file.
     """
     if warehouse.catalog.type is CatalogType.REST:
         return open_catalog(warehouse)
     with catalog_answers(warehouse.catalog.name):
-        return _open_sql(warehouse, os.environ, is_known=True)
+        return _open_sql(warehouse, os.environ, kind or OwnSqlCatalog, is_known=True)
 
 
 class NotSentError(OSError):
@@ -371,7 +372,9 @@ def _properties(warehouse: WarehouseRef) -> dict[str, str]:
     return {**reached, **warehouse.catalog.properties, **CATALOG_PROPERTIES}
 
 
-def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_known: bool = False) -> Catalog:
+def _open_sql(
+    warehouse: WarehouseRef, environment: Mapping[str, str], kind: type[OwnSqlCatalog], *, is_known: bool = False
+) -> Catalog:
     url = sql_url(warehouse, environment)
     if is_known and url.get_backend_name() == "sqlite":
         url = _existing(url)
@@ -385,8 +388,8 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
     }
     for _ in range(OPENINGS - 1):
         with suppress(ProgrammingError, IntegrityError):  # another driver made the same table a moment before
-            return OwnSqlCatalog(warehouse.catalog.name, **properties)
-    return OwnSqlCatalog(warehouse.catalog.name, **properties)
+            return kind(warehouse.catalog.name, **properties)
+    return kind(warehouse.catalog.name, **properties)
 
 
 def _existing(sqlite: URL) -> URL:

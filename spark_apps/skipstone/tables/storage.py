@@ -167,6 +167,11 @@ class DurableFileIO(HookedFileIO):
         return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": again, **authorities})
 
 
+def never_changes(location: str) -> bool:
+    """Whether a metadata file has a random name, so that no other content ever has it."""
+    return bool(_NEVER_CHANGES.fullmatch(location))
+
+
 def forget_content(location: str) -> None:
     """Ask S3 again for the metadata file at ``location``: what was read of it is damaged, and it may be restored."""
     _contents.drop(lambda known: location.endswith(f"/{known[1]}"))
@@ -191,7 +196,7 @@ class _RemoteInput(InputFile):
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
         """Asks for nothing before the first read, which raises what opening does elsewhere."""
         file = RemoteFile(RemoteContent(self._bucket, self._key, cast(Callable[[], ArrowFile], self._told.open)))
-        if not _NEVER_CHANGES.fullmatch(self.location):
+        if not never_changes(self.location):
             return file
         with file:
             return io.BytesIO(_contents.get((self._bucket, self._key), file.readall))
@@ -203,7 +208,7 @@ class _RemoteOutput(OutputFile):
     def __init__(self, location: str, bucket: RemoteBucket, key: str, told: OutputFile) -> None:
         super().__init__(location)
         self._bucket, self._key, self._told = bucket, key, told
-        self._is_metadata = bool(_NEVER_CHANGES.fullmatch(location))
+        self._is_metadata = never_changes(location)
         self._size: int | None = None
 
     def __len__(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from skipstone.indexes.definition import EntryColumn
 from skipstone.indexes.keys import stored_keys
@@ -37,7 +38,15 @@ class EntryFilter:
         tested = entries
         for name in self.floats:
             tested = tested.append_column(_order_name(name), stored_keys(entries[name], _FLOATS))
-        return tested.filter(self.expression).select(entries.column_names)
+        return _filtered(tested, self.expression).select(entries.column_names)
+
+
+def _filtered(entries: pa.Table, expression: pc.Expression) -> pa.Table:
+    """As ``entries.filter``, in this thread: a row group is too little for several."""
+    source = Declaration("table_source", TableSourceNodeOptions(entries))
+    return Declaration.from_sequence([source, Declaration("filter", FilterNodeOptions(expression))]).to_table(
+        use_threads=False
+    )
 
 
 def entry_filter(test: Test, columns: Mapping[int, EntryColumn]) -> EntryFilter:

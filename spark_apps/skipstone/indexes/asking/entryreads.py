@@ -1,7 +1,7 @@
 """Reads the entries of an entry file that pass a test: keys first, then of the other columns the pages that matter.
 
 Used by ``probes``. Keys are sorted, so they take little to decode; of the other columns only the pages are decoded that
-hold an entry whose keys pass. Must not choose row groups.
+hold an entry whose keys pass, or those beside the keys where these are in a page or two. Must not choose row groups.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
-from pyiceberg.io import FileIO, InputStream
+from pyiceberg.io import FileIO
 
+from skipstone.files.keptchunks import KeptFile, forget_chunks
 from skipstone.files.pages import PageReader
 from skipstone.indexes.asking.entries import EntryFilter, entry_filter
 from skipstone.indexes.asking.rowgroups import Footer, naming_file
 from skipstone.indexes.definition import EntryColumn
 from skipstone.indexes.keytests import AllTests, AnyTest, Points, Test
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -28,6 +30,8 @@ from skipstone.tables.parquetfiles import WholeFile
 _ROW = "row"
 #: A list of fewer keys is looked up as a whole in every row group.
 _SHORT_LIST = 16
+#: Of so few entries all columns are decoded at once: to find a page takes longer than to decode it.
+_FEW_ROWS = 8 * 1024
 
 
 @dataclass(frozen=True)
@@ -76,32 +80,43 @@ class EntryQuestion:
 
 def read_part(io: FileIO, part: EntryPart, question: EntryQuestion) -> Iterator[pa.Table]:
     """The entries that pass, not empty, row group by row group. Raises UnreadableIndexFile."""
-    with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
-        opened = _OpenEntries(stream, part, question)
-        for group in part.groups:
-            found = opened.read(group)
-            if found.num_rows:
-                yield found
+    try:
+        with naming_file(part.file.path), KeptFile(io, part.file.path, part.file.size) as stream:
+            opened = _OpenEntries(stream, part, question)
+            for group in part.groups:
+                found = opened.read(group)
+                if found.num_rows:
+                    yield found
+    except UnreadableIndexFile:
+        forget_chunks(part.file.path)
+        raise
 
 
 class _OpenEntries:
     """An open entry file."""
 
-    def __init__(self, stream: InputStream, part: EntryPart, question: EntryQuestion) -> None:
-        self._file = WholeFile(stream, part.footer.metadata)
+    def __init__(self, stream: KeptFile, part: EntryPart, question: EntryQuestion) -> None:
+        self._stream = stream
         self._footer = part.footer
         self._spans = part.spans
         self._question = question
         self._whole = _Filters.of(question)
-        rows = self._file.group_rows
+        rows = part.footer.rows.tolist()
         self._pages = PageReader(stream, part.file.path, part.file.size, rows) if part.footer.by_pages else None
+
+    @cached_property
+    def _file(self) -> WholeFile:
+        return WholeFile(self._stream, self._footer.metadata)
 
     def read(self, group: int) -> pa.Table:
         """The entries of a row group that pass."""
         filters, names = self._filters(group), self._question.schema.names
+        self._stream.hold(self._footer.ranges(group, names))
         others = [name for name in names if name not in filters.keys.names]
         if self._pages is None or filters.keys.expression is None or not others:
             return filters.all.passing(self._cast(self._file.read_group(group, names)))
+        if (few := self._few(self._pages, group)) is not None:
+            return filters.all.passing(few)
         passing = filters.keys.passing(self._keys(self._pages, group, filters.keys.names))
         if not passing.num_rows:
             return self._question.schema.empty_table()
@@ -110,6 +125,20 @@ class _OpenEntries:
         besides = found or self._file.read_group(group, others).take(pa.array(rows))
         entries = self._cast(pa.table({name: (besides if name in others else passing)[name] for name in names}))
         return entries if self._question.keys == self._question.tested else filters.all.passing(entries)
+
+    def _few(self, pages: PageReader, group: int) -> pa.Table | None:
+        """The entries of a row group that may pass where they are few, and take about as many bytes each."""
+        spans = self._spans.get(group)
+        if spans is None or (spans[:, 1] - spans[:, 0]).sum() > _FEW_ROWS or not self._are_short:
+            return None
+        names = self._question.schema.names
+        found = [pages.stretch(group, names, *span) for span in spans.tolist()]
+        known = [batch for batch in found if batch is not None]
+        return self._cast(pa.Table.from_batches(known)) if known and len(known) == len(found) else None
+
+    @cached_property
+    def _are_short(self) -> bool:
+        return all(pa.types.is_primitive(field.type) for field in self._question.schema)
 
     def _keys(self, pages: PageReader, group: int, names: Sequence[str]) -> pa.Table:
         """The keys of the entries of a row group that may pass, and their numbers in it."""

@@ -7,7 +7,7 @@ entries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +30,8 @@ Int64s = npt.NDArray[np.int64]
 CACHE_BYTES = 64 * 1024 * 1024
 #: Pages of a row group of 65,536 entries.
 _GROUP_PAGES = 32
-#: Of fewer row groups the keys are decoded as soon as their pages are looked up, of more the bounds alone take long.
-_FEWEST_GROUPS, _MOST_GROUPS = 16, 8_192
+#: Of more row groups the bounds alone take long.
+_MOST_GROUPS = 8_192
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class KeyPages:
 
 #: Stands for the pages of a row group of which the file does not tell.
 _UNTOLD = KeyPages(np.zeros(1, np.int64), pa.nulls(0), pa.nulls(0), np.zeros(0, np.int64))
+_NO_PAGES = np.empty(0, np.bool_)
 _ENTRY_BYTES = 512
 _cache: ByteCache[tuple[str, int, int], KeyPages] = ByteCache(
     "key pages", CACHE_BYTES, lambda pages: _ENTRY_BYTES + pages.nbytes
@@ -118,23 +119,22 @@ class PagesOfGroups:
 def by_pages(io: FileIO, parts: Sequence[EntryPart], test: Test, field_id: int) -> list[EntryPart]:
     """``parts``, of an index that begins with the column ``field_id``, without pages in which no entry passes ``test``.
 
-    Where a test asks for so many keys that most pages hold one, or for so few that no file has more than a row group or
-    two of them, the parts stay as they are. Raises UnreadableIndexFile.
+    Where a test asks for so many keys that most pages hold one, the parts stay as they are. Raises UnreadableIndexFile.
     """
     groups, keys = sum(len(part.groups) for part in parts), keys_of(test, field_id)
-    if not _FEWEST_GROUPS <= groups <= _MOST_GROUPS or not 0 < keys * len(parts) <= _GROUP_PAGES * groups:
+    if not 0 < groups <= _MOST_GROUPS or not 0 < keys * len(parts) <= _GROUP_PAGES * groups:
         return list(parts)
-    found = [_by_pages(part, key_pages(io, part.file, part.footer, part.groups), test, field_id) for part in parts]
+    known = [key_pages(io, part.file, part.footer, part.groups) for part in parts]
+    pages = PagesOfGroups([one for found in known for one in found.values()], field_id)
+    mask = files_that_may_match(test, pages, {field_id: BoundsColumn(field_id, None)}) if len(pages) else _NO_PAGES
+    hits = iter(np.split(mask, pages.starts[1:-1]))
+    found = [_with_spans(part, told, hits) for part, told in zip(parts, known, strict=True)]
     return [part for part in found if part.groups]
 
 
-def _by_pages(part: EntryPart, known: Mapping[int, KeyPages], test: Test, field_id: int) -> EntryPart:
-    if not known:
-        return part
-    pages = PagesOfGroups([*known.values()], field_id)
-    mask = files_that_may_match(test, pages, {field_id: BoundsColumn(field_id, None)})
-    masks = np.split(mask, pages.starts[1:-1])
-    spans = {group: one.spans(hit) for (group, one), hit in zip(known.items(), masks, strict=True)}
+def _with_spans(part: EntryPart, known: Mapping[int, KeyPages], hits: Iterator[npt.NDArray[np.bool_]]) -> EntryPart:
+    """``hits``: which pages may hold an entry, for each row group of which the pages are known."""
+    spans = {group: pages.spans(next(hits)) for group, pages in known.items()}
     groups = tuple(group for group in part.groups if group not in spans or len(spans[group]))
     return replace(part, groups=groups, spans={group: spans[group] for group in groups if group in spans})
 

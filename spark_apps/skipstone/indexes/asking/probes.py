@@ -25,7 +25,7 @@ from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
-from skipstone.parallel import CORES
+from skipstone.parallel import CORES, at_once
 
 #: Columns of an entry that say where its row is.
 PLACE = ("file_id", "row_group", "pos")
@@ -33,6 +33,8 @@ PLACE = ("file_id", "row_group", "pos")
 FIRST_CHECK = 16 * 1024
 #: Row groups that a thread reads at least; each file that it opens costs as much as a few.
 _GROUPS = 8
+#: Entries that are decoded in less time than threads take.
+_FEW_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,9 @@ def read_entries(probe: Probe) -> Iterator[pa.Table]:
     wanted = pa.schema([schema.field(name) for name in probe.columns])
     io, question = probe.index.index.table.io, EntryQuestion(probe.test, probe.tested, wanted)
     pieces = [piece for part in probe.parts for piece in _pieces(part)]
-    if len(pieces) < 2:
-        for piece in pieces:
-            yield from read_part(io, piece, question)
+    if len(pieces) < 2 or probe.rows <= _FEW_ROWS:
+        for found in at_once(lambda piece: list(read_part(io, piece, question)), pieces):
+            yield from found
         return
     with ThreadPoolExecutor(CORES) as threads:
         waiting: deque[Future[list[pa.Table]]] = deque()

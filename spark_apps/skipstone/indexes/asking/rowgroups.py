@@ -19,6 +19,7 @@ from skipstone_core.errors import SkipstoneError
 from skipstone_core.indexing.indexes import IndexDefinition
 
 from skipstone.caches import ByteCache
+from skipstone.files.keptchunks import ChunkRange
 from skipstone.indexes.asking.entries import is_ordered_apart
 from skipstone.indexes.definition import EntryColumn, entry_columns, entry_schema
 from skipstone.indexes.keys import physical_keys
@@ -91,6 +92,11 @@ class Footer:
         """Bytes of ``columns`` in some row groups, or in such ``parts`` of them."""
         return sum(int((self.column_bytes[name][groups] * parts).sum()) for name in columns)
 
+    def ranges(self, group: int, columns: Sequence[str]) -> list[ChunkRange]:
+        """Where ``columns`` of a row group lie."""
+        found = self.metadata.row_group(group)
+        return [_range(found.column(self._positions[name])) for name in columns]
+
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {self.metadata.schema.column(n).path: n for n in range(self.metadata.num_columns)}
@@ -109,6 +115,11 @@ class Footer:
         return ColumnBounds(
             physical_keys(lower, storage), physical_keys(upper, storage), pa.array(nulls, pa.int64()), unknown, rows
         )
+
+
+def _range(column: pq.ColumnChunkMetaData) -> ChunkRange:
+    begin = min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset)
+    return ChunkRange(begin, begin + column.total_compressed_size)
 
 
 def _statistics(column: pq.ColumnChunkMetaData) -> tuple[object, object, int | None]:
