@@ -40,6 +40,8 @@ COMMITS = 10
 WARM_READS = 5
 #: What planning again takes of the first time, at most.
 WARM = 0.1
+#: Where bounds are wide, values lie below this.
+KEYS = 1 << 40
 #: Rises with every change of what is generated.
 LAYOUT = 1
 SCHEMA = Schema(
@@ -136,14 +138,14 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def generated_metadata(files: int) -> Path:
-    """A warehouse with one table of ``files`` data files; complete when it says so."""
-    root = CACHE / f"{files}-{LAYOUT}"
+def generated_metadata(files: int, *, wide: bool = False) -> Path:
+    """A warehouse with one table of ``files`` data files; complete when it says so. ``wide``: bounds leave none out."""
+    root = CACHE / f"{files}-{LAYOUT}{'-wide' if wide else ''}"
     complete = root / "complete"
     if not complete.exists():
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
-        _make_table(root, files)
+        _make_table(root, files, wide=wide)
         complete.touch()
     return root
 
@@ -152,22 +154,24 @@ def _catalog(root: Path) -> SqlCatalog:
     return SqlCatalog("bench", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}")
 
 
-def _make_table(root: Path, files: int) -> None:
+def _make_table(root: Path, files: int, *, wide: bool) -> None:
     catalog = _catalog(root)
     catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", SCHEMA)
     chance = random.Random(files)
     for commit in range(COMMITS):
         with table.transaction() as change, change.update_snapshot().fast_append() as append:
-            for file in _data_files(table, files * commit // COMMITS, files * (commit + 1) // COMMITS, chance):
+            numbers = range(files * commit // COMMITS, files * (commit + 1) // COMMITS)
+            for file in _data_files(table, numbers, chance, wide=wide):
                 append.append_data_file(file)
     catalog.close()
 
 
-def _data_files(table: Table, begin: int, end: int, chance: random.Random) -> Iterator[DataFile]:
+def _data_files(table: Table, numbers: range, chance: random.Random, *, wide: bool) -> Iterator[DataFile]:
     columns = range(1, COLUMNS + 1)
-    for number in range(begin, end):
-        lows = {column: chance.getrandbits(40) for column in columns}
+    for number in numbers:
+        lows = {column: 0 if wide else chance.getrandbits(40) for column in columns}
+        width = KEYS if wide else 10**6
         name = f"{number:05}-{uuid.UUID(int=chance.getrandbits(128))}.parquet"
         file = DataFile.from_args(
             content=DataFileContent.DATA,
@@ -181,7 +185,7 @@ def _data_files(table: Table, begin: int, end: int, chance: random.Random) -> It
             null_value_counts={column: chance.randrange(3) for column in columns},
             nan_value_counts={},
             lower_bounds={column: _bound(column, low) for column, low in lows.items()},
-            upper_bounds={column: _bound(column, low + 10**6) for column, low in lows.items()},
+            upper_bounds={column: _bound(column, low + width) for column, low in lows.items()},
             split_offsets=[4, 4 + chance.randrange(10**7)],
         )
         file.spec_id = 0

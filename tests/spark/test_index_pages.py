@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from skipstone.files import pages
 from skipstone.indexes import tables
-from skipstone.indexes.asking import keypages
 from skipstone.query import plan_read
 from skipstone.tables.parquetfiles import WholeFile, read_page_indexes
 
@@ -35,7 +34,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A lake in whose small files pages are worth reading alone."""
     monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 128)
     monkeypatch.setattr(tables, "PAGE_ROWS", 16)
-    monkeypatch.setattr(keypages, "_FEWEST_GROUPS", 1)
     monkeypatch.setattr(pages, "_WORTH_ROWS", 0)
     monkeypatch.setattr(pages, "_WORTH_FOOTER", 0)
     return Lake(tmp_path)

@@ -37,6 +37,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"})
 _DENIALS: Final = {401: "denied", 403: "denied", 404: "absent", 419: "denied"}
 _PIECE_BYTES: Final = 64 * 1024
 _TEXT: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
 
 
 class CatalogAnswers(TableSource, Protocol):
@@ -147,8 +148,11 @@ class _Work:
 
 def _json(answer: PlanAnswer) -> Response:
     """Large answers go out in parts, and say how long they are: one that is cut is not an answer."""
-    headers = {"content-length": str(sum(len(part) for part in answer.parts))}
-    return StreamingResponse(_pieces(answer), 200, headers, "application/json")
+    size = sum(len(part) for part in answer.parts)
+    if size <= _PIECE_BYTES:
+        return Response(b"".join(answer.parts), 200, media_type=_JSON)
+    headers = {"content-length": str(size)}
+    return StreamingResponse(_pieces(answer), 200, headers, _JSON)
 
 
 async def _pieces(answer: PlanAnswer) -> AsyncIterator[bytes]:
