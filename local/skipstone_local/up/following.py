@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skipstone_cli.kinds import API_VERSION, KINDS
+from skipstone_cli.views.standings import State
 
 from skipstone_local.runner.api import LISTED_ALL, News, ServerAccess, Watcher
 from skipstone_local.up.entry import Tell
@@ -110,10 +111,10 @@ class Follower:
             self._namespaces[obj["metadata"]["uid"]] = obj["metadata"]["name"]
 
     def _show(self, judged: SeenObject) -> None:
-        """Print how an object stands, if that is news."""
+        """Print how an object stands, if that is news; nothing of what the operator has not looked at yet."""
         uid, assessment = judged.obj["metadata"]["uid"], judged.assessment
         said = f"{assessment.state} {assessment.reason} {assessment.message if assessment.failed else ''}"
-        if self._told.get(uid) != said:
+        if assessment.state is not State.UNKNOWN and self._told.get(uid) != said:
             self._told[uid] = said
             self.tell(judged.line)
 

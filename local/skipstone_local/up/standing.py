@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from skipstone_cli.escaping import clean_line
 from skipstone_cli.kinds import TABLE, WAREHOUSE, ResourceKind
 from skipstone_cli.reading import JsonObject, field_of, name_of, namespace_of, text_of, uid_of
 from skipstone_cli.views.standings import Assessment, State, conditions_of, is_deleting, is_stale, judge
@@ -48,7 +49,7 @@ class SeenObject:
     def line(self) -> str:
         """One line for a terminal."""
         said = ": ".join(part for part in (self.assessment.reason, self.assessment.message) if part)
-        return f"{self.title}  {self.assessment.state}" + (f"  {said}" if said else "")
+        return clean_line(f"{self.title}  {self.assessment.state}" + (f"  {said}" if said else ""))
 
 
 @dataclass
