@@ -63,7 +63,7 @@ def table(**spec: Any) -> dict[str, Any]:
 
 def load(name: str, *paths: str, **source: Any) -> dict[str, Any]:
     own = {"format": "Parquet", "paths": list(paths), **source}
-    return resource("LoadJob", name, {"tableRef": {"name": "orders"}, "source": own})
+    return resource("LoadJob", name, {"tableRef": {"name": "orders"}, "source": own, "backoffLimit": 20})
 
 
 MERGE = {
@@ -72,6 +72,7 @@ MERGE = {
     "keys": [{"target": "id", "source": "id"}],
     "whenMatched": [{"action": "Update", "set": {"price": "target.price + source.price"}}],
     "whenNotMatched": [{"action": "Insert"}],
+    "backoffLimit": 20,
 }
 
 

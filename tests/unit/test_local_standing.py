@@ -25,9 +25,10 @@ def outlook(kind: ResourceKind, found: dict[str, Any], *others: tuple[ResourceKi
     board = Board()
     for each, other in (*others, (kind, found)):
         board.put(each, other)
-    return next(judged for seen, judged in board.judge_all() if seen.obj is found)
+    return next(judged for seen, judged in board.judge_all(NOW) if seen.obj is found)
 
 
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
 READY, BROKEN = ("Ready", "True", "Checked"), ("Ready", "False", "CheckFailed")
 PLANNING = (("PlanningReady", "False", "ReplicasPending"), ("Reconciling", "True", "ReplicasPending"))
 WAITS = (("Ready", "False", "WarehouseNotReady"), ("Reconciling", "True", "WarehouseNotReady"))
@@ -42,6 +43,9 @@ WAITS = (("Ready", "False", "WarehouseNotReady"), ("Reconciling", "True", "Wareh
         (WAREHOUSE, obj("w", READY, observedGeneration=0), Outlook.OPEN),
         (WAREHOUSE, obj("w", BROKEN), Outlook.FAILED),
         (WAREHOUSE, obj("w", BROKEN, currentRun={"id": "r"}), Outlook.OPEN),
+        (WAREHOUSE, obj("w", BROKEN, retryTime=LATER, failedAttempts=2), Outlook.OPEN),
+        (WAREHOUSE, obj("w", BROKEN, retryTime=LATER, failedAttempts=3), Outlook.FAILED),
+        (WAREHOUSE, obj("w", BROKEN, retryTime=NOW, failedAttempts=3), Outlook.OPEN),
         (WAREHOUSE, obj("w", READY, *PLANNING), Outlook.DONE),
         (INDEX, obj("i", READY, ("Synced", "False", "SegmentsMissing"), ("Reconciling", "True", "Idle")), Outlook.OPEN),
         (INDEX, obj("i", READY, ("Stalled", "True", "SegmentsFailed")), Outlook.FAILED),

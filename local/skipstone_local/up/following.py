@@ -12,6 +12,7 @@ from skipstone_cli.kinds import API_VERSION, KINDS
 from skipstone_cli.views.standings import State
 
 from skipstone_local.runner.api import LISTED_ALL, News, ServerAccess, Watcher
+from skipstone_local.runner.supervise import timestamp
 from skipstone_local.up.entry import Tell
 from skipstone_local.up.standing import Board, Outlook, SeenObject
 
@@ -74,13 +75,13 @@ class Follower:
         if not quiet or self._unlisted or self.count_running():
             return False
         if self._is_done is None:
-            self._is_done = all(standing is not Outlook.OPEN for _, standing in self.board.judge_all())
+            self._is_done = all(standing is not Outlook.OPEN for _, standing in self.board.judge_all(timestamp()))
         return self._is_done
 
     def find_failures(self) -> list[SeenObject]:
         """The objects that have failed, and those that wait for one that has, or for one that does not exist."""
         wrong = (Outlook.FAILED, Outlook.BLOCKED)
-        return [judged for judged, standing in self.board.judge_all() if standing in wrong]
+        return [judged for judged, standing in self.board.judge_all(timestamp()) if standing in wrong]
 
     def sum_up(self) -> str:
         """How many objects are as their manifests ask."""

@@ -12,10 +12,12 @@ from enum import StrEnum
 
 from skipstone_cli.escaping import clean_line
 from skipstone_cli.kinds import TABLE, WAREHOUSE, ResourceKind
-from skipstone_cli.reading import JsonObject, field_of, name_of, namespace_of, text_of, uid_of
+from skipstone_cli.reading import JsonObject, field_of, name_of, namespace_of, number_of, text_of, uid_of
 from skipstone_cli.views.standings import Assessment, State, conditions_of, is_deleting, is_stale, judge
 from skipstone_core.reasons import Reason
 
+#: What fails so often is not waited for any more, although the operator goes on trying: that is about half a minute.
+ATTEMPTS = 3
 _REFERENCES = (("warehouseRef", WAREHOUSE), ("tableRef", TABLE))
 #: A job that somebody has suspended, and planning servers, which nobody starts here.
 _LEFT_ALONE = frozenset({Reason.SUSPENDED, Reason.REPLICAS_PENDING, Reason.REPLICAS_FAILED})
@@ -68,15 +70,15 @@ class Board:
         """The object is gone."""
         self.objects.pop(uid_of(obj), None)
 
-    def judge_all(self) -> Iterator[tuple[SeenObject, Outlook]]:
-        """Every object, and how it stands."""
+    def judge_all(self, now: str) -> Iterator[tuple[SeenObject, Outlook]]:
+        """Every object, and how it stands at ``now``, as Kubernetes writes times."""
         judged = tuple(self.objects.values())
         by_name = {(each.kind.name, namespace_of(each.obj), name_of(each.obj)): each for each in judged}
         for each in judged:
-            yield each, self._stand(each, by_name)
+            yield each, self._stand(each, by_name, now)
 
-    def _stand(self, judged: SeenObject, by_name: Mapping[tuple[str, str, str], SeenObject]) -> Outlook:
-        own = stand_alone(judged)
+    def _stand(self, judged: SeenObject, by_name: Mapping[tuple[str, str, str], SeenObject], now: str) -> Outlook:
+        own = stand_alone(judged, now)
         if own is not Outlook.OPEN or judged.assessment.state is not State.WAITING:
             return own
         for name, kind in _REFERENCES:
@@ -84,20 +86,28 @@ class Board:
             if not wanted:
                 continue
             found = by_name.get((kind.name, namespace_of(judged.obj), wanted))
-            if found is None or self._stand(found, by_name) in (Outlook.FAILED, Outlook.BLOCKED):
+            if found is None or self._stand(found, by_name, now) in (Outlook.FAILED, Outlook.BLOCKED):
                 return Outlook.BLOCKED
         return own
 
 
-def stand_alone(judged: SeenObject) -> Outlook:
-    """How an object stands by what it says itself."""
+def _is_tried_again(obj: JsonObject, now: str) -> bool:
+    """Whether what failed has another attempt before it that is waited for: one that is due, or one of the first."""
+    if field_of(obj, "status", "currentRun"):
+        return True
+    due, attempts = text_of(obj, "status", "retryTime"), number_of(obj, "status", "failedAttempts") or 0
+    return bool(due) and (due <= now or attempts < ATTEMPTS)
+
+
+def stand_alone(judged: SeenObject, now: str) -> Outlook:
+    """How an object stands by what it says itself; ``now`` as Kubernetes writes times."""
     obj, assessment = judged.obj, judged.assessment
     if is_deleting(obj) or is_stale(obj) or assessment.state is State.UNKNOWN:
         return Outlook.OPEN
     if assessment.reason in _LEFT_ALONE:
         return Outlook.DONE
     if assessment.state is State.FAILED:
-        return Outlook.OPEN if field_of(obj, "status", "currentRun") else Outlook.FAILED
+        return Outlook.OPEN if _is_tried_again(obj, now) else Outlook.FAILED
     if assessment.state is State.COMPLETE:
         return Outlook.DONE
     reconciling = conditions_of(obj).get("Reconciling")
