@@ -200,8 +200,8 @@ soak-kill: setup cluster-tools ## Kill the operator at every write and moment, a
 soak-admission: setup cluster-tools ## Random manifests judged by a kube-apiserver and by `skipstone local`
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/kube/test_local_admission.py tests/kube/test_local_admission_random.py tests/kube/test_local_admission_schema.py
 
-soak-local: setup ## Kill what runs a lake on this machine, at chosen moments and at random (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	$(PYTHON_ENV)/pytest -q -m "soak or not soak" --timeout 7200 tests/local
+soak-local: setup ## Kill what runs a lake on this machine at any moment, and install it from an index (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -m "soak or not soak" --timeout 7200 tests/local tests/unit/test_distribution.py
 
 soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
 	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py

@@ -16,6 +16,8 @@ from email.parser import HeaderParser
 from http.client import HTTPConnection
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from release.artifacts import UV, build_wheel, publish_wheel
@@ -33,6 +35,38 @@ PACKAGES = {
     "cli": "skipstone_cli",
     "local": "skipstone_local",
 }
+
+
+MANIFESTS = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: lake}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: skipstone.dev/v1alpha1
+kind: Warehouse
+metadata: {name: lake}
+spec:
+  storage: {pvc: {claimName: lake}}
+  catalog: {type: Sql}
+---
+apiVersion: skipstone.dev/v1alpha1
+kind: Table
+metadata: {name: orders}
+spec:
+  warehouseRef: {name: lake}
+  identifier: {namespace: sales, name: orders}
+  columns:
+  - {name: id, type: long}
+  - {name: name, type: string}
+---
+apiVersion: skipstone.dev/v1alpha1
+kind: LoadJob
+metadata: {name: one}
+spec:
+  tableRef: {name: orders}
+  source: {format: Parquet, paths: [in/a.parquet]}
+"""
 
 
 @dataclass(frozen=True)
@@ -152,13 +186,32 @@ def test_the_command_line_is_installed_from_an_index_without_a_checkout(
         ("cli", "import skipstone_cli.app"),
         ("spark", "import skipstone, skipstone.query, skipstone.session, skipstone.serving.server; skipstone.sql"),
         ("operator", "import skipstone_operator.__main__, skipstone_operator.watch"),
-        ("local", "import skipstone_local, skipstone.session, skipstone_operator.watch, skipstone_cli.app"),
     ],
 )
 def test_an_extra_makes_its_packages_work(wheel: Path, index: Index, tmp_path: Path, extra: str, program: str) -> None:
     (index.folder / wheel.name).write_bytes(wheel.read_bytes())
     place = install(f"skipstone[{extra}]", index, tmp_path)
     assert said(place / "python", "-W", "error", "-c", program) == ""
+
+
+@pytest.mark.soak
+def test_what_is_installed_from_an_index_loads_a_table_on_this_machine(
+    wheel: Path, index: Index, tmp_path: Path
+) -> None:
+    (index.folder / wheel.name).write_bytes(wheel.read_bytes())
+    place = install("skipstone[local]", index, tmp_path)
+    folder = tmp_path / "a lake"
+    landing = folder / "claims" / "default" / "lake" / "in"
+    landing.mkdir(parents=True)
+    folder.chmod(0o700)
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), landing / "a.parquet")
+    manifests = tmp_path / "manifests.yaml"
+    manifests.write_text(MANIFESTS)
+    shown = said(place / "skipstone", "local", "up", "--once", "--root", str(folder), "-f", str(manifests))
+    assert "lj/one  Complete  Committed" in shown
+    got = said(place / "skipstone", "local", "get", "tbl", "--root", str(folder))
+    name, ready, rows = got.splitlines()[1].split()[:3]
+    assert (name, ready, rows) == ("orders", "True", "2")
 
 
 def install(what: str, index: Index, folder: Path) -> Path:
