@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -196,6 +196,9 @@ soak-random: setup ## All cases of the random unit tests of which `make test` ta
 
 soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/kube/test_kill_operator.py
+
+soak-kill-local: setup cluster-tools ## The same against the server of `skipstone local`: more than 300 deaths (SKIPSTONE_SOAK_ROUNDS)
+	SKIPSTONE_API=local SKIPSTONE_ALL_CASES=1 SKIPSTONE_SOAK_ROUNDS=$${SKIPSTONE_SOAK_ROUNDS:-3} $(PYTHON_ENV)/pytest -q -s tests/kube/test_kill_operator.py
 
 soak-admission: setup cluster-tools ## Random manifests judged by a kube-apiserver and by `skipstone local`
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/kube/test_local_admission.py tests/kube/test_local_admission_random.py tests/kube/test_local_admission_schema.py

@@ -43,6 +43,7 @@ def test_the_page_names_every_file_that_exists_and_installs_the_chart() -> None:
     assert all((REPOSITORY / "examples/orders" / name).exists() for name in re.findall(r"`(\d\d-[a-z-]+\.yaml)`", page))
 
 
+@pytest.mark.cluster("it has no persistent volumes: a claim is a folder")
 def test_following_the_page_word_for_word_works(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig_admin))
     control_plane.kubectl("create", "namespace", NAMESPACE)
