@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from skipstone_local.places import RootFolder
 
+from tests.examples import cases
 from tests.kube.cases import TABLE, manifest
 from tests.unit.local_api import (
+    APPLY,
     CORE,
     JSON_PATCH,
     MERGE,
@@ -23,6 +28,12 @@ from tests.unit.local_api import (
     served,
 )
 
+FIELDS = st.sampled_from([
+    "metadata", "spec", "status", "data", "name", "namespace", "labels", "annotations", "finalizers", "ownerReferences",
+    "uid", "containers", "volumes", "ports", "env", "op", "path", "value", "kind", "apiVersion", "target", "$patch",
+    "$retainKeys", "$setElementOrder/containers", "generateName", "resourceVersion", "managedFields", "type", "image",
+    "preconditions", "deleteOptions", "columns", "conditions", "items", "hard", "boundObjectRef", "gracePeriodSeconds",
+])  # fmt: skip
 MAPS, PODS, TABLES = f"{CORE}/configmaps", f"{CORE}/pods", f"{OURS}/tables"
 
 
@@ -424,3 +435,26 @@ def test_the_log_of_a_pod_is_read_from_its_folder(api: LocalApi) -> None:
     assert api.get(f"{PODS}/p/log", container="none")["code"] == 400
     api.patch(f"{PODS}/p/status", {"status": {"phase": "Succeeded"}})
     assert log(follow="true") == "one\ntwo\nthree\n"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b", "$patch", "replace", "delete"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(FIELDS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=cases(150, 3000))
+@given(
+    method=st.sampled_from(["POST", "PUT", "PATCH", "DELETE"]),
+    path=st.sampled_from([MAPS, f"{MAPS}/a", PODS, f"{PODS}/a", f"{PODS}/a/status", f"{PODS}/a/binding", TABLES]),
+    media=st.sampled_from(["application/json", MERGE, JSON_PATCH, STRATEGIC, APPLY]),
+    body=VALUES | st.fixed_dictionaries({"metadata": VALUES, "spec": VALUES}),
+)
+def test_no_body_makes_the_server_fail(root: RootFolder, method: str, path: str, media: str, body: object) -> None:
+    with closing(LocalApi(root, namespace="default")) as api:
+        api.post(MAPS, conf("a"))
+        api.post(PODS, pod("a"))
+        for query in ({}, {"fieldManager": "me", "force": "true"}):
+            api.ask(method, path, body, media, **query)
+            assert api.code < 500, api.text

@@ -5,19 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 from skipstone_local.server.answers.refusals import bad_request, build_status, conflict
-from skipstone_local.server.requests.calls import ApiTarget
+from skipstone_local.server.requests.calls import ApiTarget, read_map
 from skipstone_local.server.requests.tokens import Identity, issue
 from skipstone_local.server.writing.deleting import delete, read_options
 from skipstone_local.server.writing.session import ApiSession, place_of, time_text
 from skipstone_local.server.writing.updating import find
 from skipstone_local.store import JsonObject
 
+LONGEST_SECONDS = 1 << 32
+
 
 def bind(session: ApiSession, target: ApiTarget, binding: JsonObject) -> JsonObject:
     """Put a pod on a node. Raises Refusal when it is on one."""
     pod = find(session, target)
-    node = (binding.get("target") or {}).get("name") or ""
-    if not node:
+    node = read_map(binding, "target").get("name")
+    if not isinstance(node, str) or not node:
         raise bad_request("target.name is required: name the node")
     if pod["spec"].get("nodeName"):
         why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
@@ -36,7 +38,7 @@ def bind(session: ApiSession, target: ApiTarget, binding: JsonObject) -> JsonObj
 
 def evict(session: ApiSession, target: ApiTarget, eviction: JsonObject) -> JsonObject:
     """Delete a pod, as its options say."""
-    delete(session, target.kind, find(session, target), read_options(eviction.get("deleteOptions") or {}))
+    delete(session, target.kind, find(session, target), read_options(read_map(eviction, "deleteOptions")))
     return build_status("Success", code=201)
 
 
@@ -46,11 +48,14 @@ def issue_token(session: ApiSession, target: ApiTarget, request: JsonObject) -> 
     It lasts as long as the server's own. Raises Refusal.
     """
     find(session, target)
-    spec = request.get("spec") or {}
-    bound = spec.get("boundObjectRef") or {}
+    spec = read_map(request, "spec")
+    bound = read_map(spec, "boundObjectRef")
     pod = str(bound.get("name") or "") if bound.get("kind") == "Pod" else ""
     user = f"system:serviceaccount:{target.namespace}:{target.name}"
     token = issue(session.token, Identity(user, target.namespace, pod))
-    ends = session.now + timedelta(seconds=int(spec.get("expirationSeconds") or 3600))
+    seconds = spec.get("expirationSeconds") or 3600
+    if not isinstance(seconds, int) or not 0 < seconds < LONGEST_SECONDS:
+        raise bad_request("spec.expirationSeconds is not a number of seconds")
+    ends = session.now + timedelta(seconds=seconds)
     status = {"token": token, "expirationTimestamp": time_text(ends)}
     return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", **request, "status": status}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from skipstone_local.server.answers.refusals import Refusal
 from skipstone_local.server.desk import Desk
 from skipstone_local.server.requests.calls import ApiTarget
 from skipstone_local.server.writing.creating import create
@@ -17,6 +21,7 @@ COLLECT_SECONDS = 1.0
 EXPIRE_SECONDS = 600.0
 EVENTS_LIFETIME = timedelta(hours=1)
 FIRST_NAMESPACE = "default"
+_log = logging.getLogger(__name__)
 
 
 def prepare(session: ApiSession) -> None:
@@ -30,9 +35,16 @@ async def keep_up(desk: Desk) -> None:
     rounds = round(EXPIRE_SECONDS / COLLECT_SECONDS)
     while True:
         for _ in range(rounds):
-            await desk.run(collect)
+            await _try(desk, collect)
             await asyncio.sleep(COLLECT_SECONDS)
-        await desk.run(expire)
+        await _try(desk, expire)
+
+
+async def _try(desk: Desk, work: Callable[[ApiSession], None]) -> None:
+    try:
+        await desk.run(work)
+    except (Refusal, sqlite3.Error):
+        _log.exception("the store is looked after again later")
 
 
 def collect(session: ApiSession) -> None:

@@ -19,6 +19,7 @@ from skipstone_local.server.requests.calls import (
     STRATEGIC_PATCH,
     ApiCall,
     ApiTarget,
+    read_map,
     read_object,
     read_value,
 )
@@ -26,7 +27,7 @@ from skipstone_local.server.reviews import answer_review
 from skipstone_local.server.subresources import bind, evict, issue_token
 from skipstone_local.server.writing.creating import create
 from skipstone_local.server.writing.deleting import delete, read_options
-from skipstone_local.server.writing.metadata import check_based_on
+from skipstone_local.server.writing.metadata import check_based_on, check_identity
 from skipstone_local.server.writing.session import ApiSession
 from skipstone_local.server.writing.updating import find, replace, store
 from skipstone_local.store import JsonObject
@@ -83,11 +84,10 @@ def _patch(session: ApiSession, call: ApiCall, form: Form) -> Carried:
     old = find(session, call.target)
     patched = _patched(call, form.whole(old))
     document = to_stored(call.kind, patched)
-    if not isinstance(document.get("metadata"), dict):
-        raise bad_request("the patch leaves no metadata")
-    check_based_on(call.kind, old, document)
-    _check_name(call, old, document)
     target = _stored(session, call.target)
+    _check_name(call, old, document)
+    document = check_identity(target, document)
+    check_based_on(call.kind, old, document)
     return Carried(200, form.one(store(session, target, old, document, field_validation=call.field_validation)))
 
 
@@ -110,7 +110,7 @@ def _patched(call: ApiCall, served: JsonObject) -> JsonObject:
 
 
 def _check_name(call: ApiCall, old: JsonObject, patched: JsonObject) -> None:
-    name = patched["metadata"].get("name")
+    name = read_map(patched, "metadata").get("name")
     if name != old["metadata"]["name"]:
         why = f"Invalid value: {name!r}: field is immutable"
         raise invalid(call.kind, old["metadata"]["name"], "metadata.name", why)
@@ -118,6 +118,7 @@ def _check_name(call: ApiCall, old: JsonObject, patched: JsonObject) -> None:
 
 def _apply(session: ApiSession, call: ApiCall, form: Form) -> Carried:
     target, document = _stored(session, call.target), to_stored(call.kind, read_object(call.body, is_yaml=True))
+    document = check_identity(target, document)
     live = session.get(target.place)
     applied = ApplyRequest(
         kind=target.kind,

@@ -16,7 +16,7 @@ PIECE = re.compile(
     r"""\.(?P<field>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\[(?P<every>\*)\]"""
     r"""|\['(?P<quoted>[^']+)'\]|\[\?\(@\.(?P<where>[\w.]+)\s*==\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)\)\]"""
 )
-UNKNOWN = "<invalid>"
+INVALID = "<invalid>"
 #: Up to which age, in seconds, an age is told in which way: as Kubernetes does.
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 86400 * 365
 
@@ -44,7 +44,11 @@ class Column:
 
     def cell(self, obj: JsonObject, now: datetime) -> Cell:
         """What is printed of an object."""
-        value = self.read(obj)
+        try:
+            value = self.read(obj)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Fields that nothing checks may have any type.
+            return INVALID
         if self.type == "date" and value is not None:
             return age_of(value, now)
         return _typed(value, self.type)
@@ -101,7 +105,7 @@ def age_of(value: object, now: datetime) -> str:
     try:
         then = datetime.fromisoformat(str(value))
     except ValueError:
-        return UNKNOWN
+        return INVALID
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     return human_duration(int((now - then).total_seconds()))
 

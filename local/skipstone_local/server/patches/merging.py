@@ -17,6 +17,8 @@ DROP = "$deleteFromPrimitiveList/"
 
 def apply_operations(obj: object, operations: Any) -> object:
     """``obj`` after the operations of a JSON Patch. Raises Refusal."""
+    if not isinstance(operations, list):
+        raise bad_request("a JSON Patch is a list of operations")
     try:
         return jsonpatch.apply_patch(obj, operations)
     except jsonpatch.JsonPatchTestFailed as error:

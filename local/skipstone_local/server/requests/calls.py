@@ -82,7 +82,8 @@ class ApiCall:
         """Whether nothing is to be stored, as a parameter says or options of a deletion. Raises Refusal."""
         said = [self.query["dryRun"]] if self.query.get("dryRun") else []
         if self.method == "DELETE":
-            said += self.options().get("dryRun") or []
+            asked = self.options().get("dryRun") or []
+            said += asked if isinstance(asked, list) else [asked]
         if unknown := [value for value in said if value != "All"]:
             raise bad_request(f'invalid dryRun: "{unknown[0]}" is not All')
         return bool(said)
@@ -137,6 +138,16 @@ def read_object(body: bytes, *, is_yaml: bool = False) -> JsonObject:
     if not isinstance(found, dict):
         raise bad_request("the body of the request is not an object")
     return found
+
+
+def read_map(obj: JsonObject, name: str) -> JsonObject:
+    """A field that holds a map; an empty one when it is missing. Raises Refusal."""
+    value = obj.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise bad_request(f"{name} is not an object")
+    return value
 
 
 def read_value(body: bytes, *, is_yaml: bool = False) -> object:

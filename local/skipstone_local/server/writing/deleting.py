@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from skipstone_local.server.answers.refusals import bad_request, build_status, conflict, details_of, forbidden
 from skipstone_local.server.kinds.served import ServedKind
+from skipstone_local.server.requests.calls import read_map
 from skipstone_local.server.writing.session import ApiSession, place_of, time_text, with_metadata
 from skipstone_local.store import JsonObject, ObjectPlace
 
@@ -39,7 +40,7 @@ def read_options(document: JsonObject) -> DeleteOptions:
     grace = document.get("gracePeriodSeconds")
     if grace is not None and (not isinstance(grace, int) or grace < 0):
         raise bad_request(f"invalid gracePeriodSeconds: {grace} is not a whole number from 0 on")
-    required = document.get("preconditions") or {}
+    required = read_map(document, "preconditions")
     return DeleteOptions(
         propagation=propagation,
         grace=grace,
@@ -102,8 +103,8 @@ def _marked(session: ApiSession, kind: ServedKind, obj: JsonObject, options: Del
     metadata |= _ending(session, grace)
     if kind.generations:
         metadata["generation"] = metadata["generation"] + 1
-    marked = {**obj, "metadata": metadata}
-    return {**marked, "status": {**obj["status"], "phase": "Terminating"}} if kind.name == "Namespace" else marked
+    ending = {"status": {**(obj.get("status") or {}), "phase": "Terminating"}} if kind.name == "Namespace" else {}
+    return {**obj, "metadata": metadata, **ending}
 
 
 def _ending(session: ApiSession, grace: int) -> JsonObject:

@@ -7,7 +7,7 @@ import uuid
 
 from skipstone_local.server.answers.refusals import bad_request, conflict, invalid
 from skipstone_local.server.kinds.served import ServedKind
-from skipstone_local.server.requests.calls import ApiTarget
+from skipstone_local.server.requests.calls import ApiTarget, read_map
 from skipstone_local.server.writing.session import ApiSession
 from skipstone_local.store import JsonObject
 
@@ -34,11 +34,11 @@ def check_identity(target: ApiTarget, obj: JsonObject) -> JsonObject:
             f"the API version or the kind in the data ({said[0]}, Kind={said[1]}) does not match the expected one "
             f"({kind.api_version}, Kind={kind.name})"
         )
-    metadata = obj.get("metadata") or {}
-    if not isinstance(metadata, dict):
-        raise bad_request("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
+    metadata = read_map(obj, "metadata")
+    for name in ("spec", "status"):
+        read_map(obj, name)
     placed = {**metadata, **_name(target, metadata), **_namespace(target, metadata)}
-    return {"apiVersion": kind.api_version, "kind": kind.name, **obj, "metadata": placed}
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": placed}
 
 
 def _name(target: ApiTarget, metadata: JsonObject) -> JsonObject:

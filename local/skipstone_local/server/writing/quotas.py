@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from skipstone_local.server.answers.refusals import forbidden
+import json
+
+from skipstone_local.server.answers.refusals import forbidden, invalid
 from skipstone_local.server.kinds.served import ServedKind
+from skipstone_local.server.requests.calls import read_map
 from skipstone_local.server.writing.session import ApiSession
 from skipstone_local.store import JsonObject
 
@@ -31,8 +34,13 @@ def check_quotas(session: ApiSession, kind: ServedKind, obj: JsonObject) -> None
 
 def count_quota(session: ApiSession, quota: JsonObject) -> JsonObject:
     """The quota with a status: what it allows, and what there is."""
-    hard = (quota.get("spec") or {}).get("hard") or {}
+    hard = read_map(quota.get("spec") or {}, "hard")
     namespace = quota["metadata"]["namespace"]
+    for name in (name for name in hard if _resource(name)):
+        if not str(hard[name]).isdecimal():
+            kind = session.catalog.of_resource("resourcequotas")
+            why = f"Invalid value: {json.dumps(hard[name])}: must be a whole number from 0 on"
+            raise invalid(kind, quota["metadata"]["name"], f"spec.hard[{name}]", why)
     counted = {name: _used(session, name, namespace) for name in hard if _resource(name)}
     if left_out := sorted(hard.keys() - counted.keys()):
         session.warnings.append(f"this server does not enforce quotas of {', '.join(left_out)}")
