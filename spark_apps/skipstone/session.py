@@ -33,7 +33,8 @@ FORCED: Mapping[str, str] = {
     # Java never compiles methods of more than 8000 bytes of code, and conversions of wide tables are such methods
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.csv.parser.columnPruning.enabled": "false",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",
+    # Outside of the heap, a batch takes twice as much while it grows, and as much again in the worker
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
@@ -41,10 +42,11 @@ FORCED: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    # So many rows are decoded at once, however long they are: 4,096 texts of 1 MiB, as is usual, do not fit a heap
+    # So many rows are decoded at once, however long they are: 4,096 texts of 1 MiB, as is usual, do not fit a heap.
+    # Spark's readers of Parquet hold them three times
     "spark.sql.orc.columnarReaderBatchSize": "64",
     "spark.sql.orc.impl": "native",
-    "spark.sql.parquet.columnarReaderBatchSize": "64",
+    "spark.sql.parquet.columnarReaderBatchSize": "16",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.runSQLOnFiles": "false",

@@ -1,8 +1,11 @@
 """Peak memory of each kind of run, by the length of texts that a small file repeats: `make bench-memory`.
 
-A file holds 30 texts, each many times: some hundred KiB that are GiB in memory. Each run is a process of its own; what
-counts is by how much its peak (VmHWM, with that of all processes below it) is above that of the same run over 200 short
-rows, which starts Spark if the run does. PyIceberg does the same work in the same way where it can.
+A file holds 30 texts, each many times: some hundred KiB that are GiB in memory. Each run is a process of its own with
+the settings of a default driver pod and, where cgroups may be made here, its limit, which ends a run that needs more.
+What counts is by how much its peak is above that of the same run over 200 short rows, which starts Spark if the run
+does. The peak of one process is its VmHWM. Those of the processes of a run with a JVM come at other times and have
+pages in common: there it is what the kernel cannot take back of all of them together, if a cgroup tells.
+PyIceberg does the same work where it can, without a limit.
 Prints a table and writes build/bench/memory.jsonl: ``ratio`` = peer / ours, of what is above an empty run.
 """
 
@@ -10,16 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.bench.lineitem import ROOT
+from tests.bench.memory_pod import LIMIT, limited, pod_environment
 from tests.bench.memory_runs import KINDS, OURS, PYICEBERG, Texts, prepare
 from tests.bench.peers import is_wanted, keep
 
@@ -29,39 +36,51 @@ GOAL_MIB = 700
 #: A run over these takes as much as starting it does.
 EMPTY = Texts(length=16, rows=200)
 MOST_ROWS = 128 * 1024
-PATIENCE = 1_800
+_writing = threading.Lock()
+_QUIETLY: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 1_800, "check": False}
 
 
 @dataclass(frozen=True)
 class Peak:
     """Bytes of memory, and seconds that the run took; ``size``: bytes of the file with texts. ``jvm``: whether the run
-    started Spark.
+    started Spark. ``apart``: bytes of each process at its own time. ``bounded``: whether a limit was kept.
     """
 
     peak: int
     seconds: float
     size: int
     jvm: bool
+    apart: int
+    bounded: bool
 
 
 def main() -> None:
     """Run all kinds."""
     options = _options()
     print(f"goal: at most {GOAL_MIB} MiB above an empty run", flush=True)
-    failed = False
-    for kind in (name for name in KINDS if is_wanted(name, options.only)):
-        for line in _lines(kind, options.lengths, options.decoded * MIB, peers=not options.no_peers):
+    kinds = [name for name in KINDS if is_wanted(name, options.only)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        ended = list(pool.map(lambda kind: _measure(kind, options), kinds))
+    if not all(ended):
+        sys.exit("some runs did not end: see above")
+
+
+def _measure(kind: str, options: argparse.Namespace) -> bool:
+    """Whether all runs of a kind ended."""
+    ended = True
+    for line in _lines(kind, options.lengths, options.decoded * MIB, peers=not options.no_peers):
+        with _writing:
             keep(RESULTS, line)
             print(_shown(line), flush=True)
-            failed = failed or "error" in line
-    if failed:
-        sys.exit("some runs did not end: see above")
+        ended = ended and "error" not in line
+    return ended
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lengths", type=int, nargs="*", default=[16, 1024, 16 * 1024, MIB], help="bytes of a text")
     parser.add_argument("--decoded", type=int, default=1024, help="MiB of all texts at most, as they are in memory")
+    parser.add_argument("--jobs", type=int, default=1, help="kinds that run at a time: memory does not depend on it")
     parser.add_argument("--no-peers", action="store_true", help="run ours only")
     parser.add_argument("--only", default="", help="kinds whose name holds one of these, separated by semicolons")
     return parser.parse_args()
@@ -91,7 +110,9 @@ def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> I
             "decoded_mib": texts.rows * length // MIB,
             "ours_mib": round(above[OURS] / MIB, 1),
             "empty_mib": round(base[OURS] / MIB, 1),
-            "jvm": found[OURS].jvm,
+            "jvm": ours.jvm,
+            "apart_mib": round(ours.apart / MIB, 1),
+            "limit_mib": LIMIT // MIB if ours.bounded else None,
             "of_file": round(above[OURS] / ours.size, 1),
             "ours_s": ours.seconds,
             "peers": {} if peer is None else {PYICEBERG: peer.seconds},
@@ -114,11 +135,14 @@ def _took(kind: str, who: str, texts: Texts) -> Peak:
     try:
         size = prepare(root, kind, texts)
         command = [sys.executable, "-m", "tests.bench.memory_runs", str(root), kind, who]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        environment = {**os.environ, **(pod_environment() if who == OURS else {})}
+        with limited(LIMIT if who == OURS else None) as held:
+            ended = subprocess.run(command, env=environment, preexec_fn=held.enter, **_QUIETLY)
         if ended.returncode:
             raise RuntimeError(f"{kind} of {who} with {texts} failed: {ended.stderr[-2000:]}")
         found = json.loads(ended.stdout.splitlines()[-1])
-        return Peak(found["peak"], found["seconds"], size, found["jvm"])
+        together = held.peak if found["jvm"] and held.peak else found["peak"]
+        return Peak(together, found["seconds"], size, found["jvm"], found["peak"], held.group is not None)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -400,7 +400,14 @@ def _peaks() -> int:
 
 def _has_jvm() -> bool:
     """Whether this process started Spark, which stays until it ends."""
-    return any(Path(f"/proc/{pid}/exe").resolve().name == "java" for pid in _family())
+    return any(_program(pid) == "java" for pid in _family())
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:  # it ended meanwhile
+        return ""
 
 
 def _family() -> set[int]:
