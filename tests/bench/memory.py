@@ -108,6 +108,7 @@ def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> I
             "rows": texts.rows,
             "file_kib": round(ours.size / 1024, 1),
             "decoded_mib": texts.rows * length // MIB,
+            "page_mib": min(KINDS[kind].page_rows, texts.rows) * length // MIB,
             "ours_mib": round(above[OURS] / MIB, 1),
             "empty_mib": round(base[OURS] / MIB, 1),
             "jvm": ours.jvm,
@@ -151,7 +152,7 @@ def _shown(line: dict[str, Any]) -> str:
     if "error" in line:
         return f"{line['case']:<60} FAILED: {line['error']}"
     peer = "" if line["peer_mib"] is None else f", PyIceberg {line['peer_mib']:.0f} MiB: {line['ratio']:.1f}"
-    mark = "" if line["ok"] else " NOT ok"
+    mark = "" if line["ok"] else f" NOT ok, with {line['page_mib']} MiB in one page" if line["page_mib"] else " NOT ok"
     sizes = f"{line['file_kib']:.0f} KiB, {line['decoded_mib']} MiB decoded"
     return f"{line['case']:<60} {sizes}: ours {line['ours_mib']:.0f} MiB in {line['ours_s']:.1f} s{peer}{mark}"
 

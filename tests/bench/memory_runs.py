@@ -47,6 +47,8 @@ SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("n", pa.int64()), pa.fie
 DISTINCT = 30
 #: Keys that merges concern, and that reads ask for.
 FEW = 100
+#: Values that Arrow writes into a page at least, however long they are.
+_PAGE_ROWS = 1024
 _ON_READ = {"write.merge.mode": "merge-on-read"}
 PYICEBERG = "PyIceberg"
 OURS = "Skipstone"
@@ -85,11 +87,15 @@ class Texts:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of run. ``make``: its table and source, in a bed; ``peer``: PyIceberg's way to the same rows."""
+    """A kind of run. ``make``: its table and source, in a bed; ``peer``: PyIceberg's way to the same rows.
+
+    ``page_rows``: texts in each page of the file, where these are more than a few: readers unpack pages as a whole.
+    """
 
     make: Callable[[MaintainBed, Texts], None]
     run: Callable[[MaintainBed], int]
     peer: Callable[[MaintainBed], None] | None = None
+    page_rows: int = 0
 
 
 def _file(bed: MaintainBed, rows: pa.Table, name: str) -> str:
@@ -182,7 +188,7 @@ def _chunks(texts: Texts) -> Iterator[pa.Array]:
         yield from (part["txt"].chunk(0).dictionary_encode() for part in texts.parts())
         return
     column = texts.table()["txt"].chunk(0)
-    yield from (column.slice(start, 1024) for start in range(0, len(column), 1024))
+    yield from (column.slice(start, _PAGE_ROWS) for start in range(0, len(column), _PAGE_ROWS))
 
 
 def _own(make: Callable[[MaintainBed, Texts], None]) -> Callable[[MaintainBed, Texts], None]:
@@ -362,7 +368,9 @@ KINDS: Mapping[str, Kind] = {
     "load, Csv, in Spark": Kind(_csv, _loads(SourceFormat.CSV, NO_SHARE)),
     "load, Json, in Spark": Kind(_json, _loads(SourceFormat.JSON, NO_SHARE)),
     "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
-    "merge, copy-on-write, deletes, long texts in the middle of a row group": Kind(_uneven, _delete),
+    "merge, copy-on-write, deletes, long texts in the middle of a row group": Kind(
+        _uneven, _delete, page_rows=_PAGE_ROWS
+    ),
     "merge, copy-on-write, updates": Kind(_with_changes, _update, _pyiceberg_upsert),
     "merge, merge-on-read": Kind(lambda bed, texts: _with_changes(bed, texts, **_ON_READ), _update, _pyiceberg_upsert),
     "merge, all rows get a long text": Kind(_from_texts, _update),

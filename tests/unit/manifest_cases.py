@@ -139,9 +139,11 @@ def request(kind: RunKind, *, instances: int = 0, cores: int = 2) -> JobRequest:
     )
 
 
-def run_manifest(kind: RunKind, *, spec: WarehouseSpec | None = None, instances: int = 0, **more: Any) -> RunManifest:
-    """A run of ``kind``; ``more`` are further fields of RunManifest."""
-    made = request(kind, instances=instances)
+def run_manifest(
+    kind: RunKind, *, spec: WarehouseSpec | None = None, instances: int = 0, cores: int = 2, **more: Any
+) -> RunManifest:
+    """A run of ``kind`` whose driver has ``cores``; ``more`` are further fields of RunManifest."""
+    made = request(kind, instances=instances, cores=cores)
     return RunManifest(
         request=made,
         owner=Owner(api_version="skipstone.dev/v1alpha1", kind=made.owner_kind, name=made.owner_name, uid=OWNER_UID),

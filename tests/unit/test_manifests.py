@@ -42,9 +42,9 @@ def executor(conf: dict[str, Any]) -> dict[str, Any]:
     return yaml.safe_load(conf["data"]["executor-pod-template.yaml"])
 
 
-def on_executors(kind: RunKind = RunKind.LOAD, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def on_executors(kind: RunKind = RunKind.LOAD, cores: int = 2, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     spec = warehouse(executor=ExecutorSize(instances=2), **fields)
-    return built(kind, spec=spec, instances=2)
+    return built(kind, spec=spec, instances=2, cores=cores)
 
 
 class Readable(yaml.SafeDumper):
@@ -200,6 +200,12 @@ def test_local_mode_leaves_room_for_each_python_worker() -> None:
     _, pod = built(RunKind.LOAD, spec=warehouse(driver=DriverSize(cores=2, memory="1g")))
     resources = container(pod)["resources"]
     assert (resources["requests"]["memory"], resources["limits"]["memory"]) == ("1434Mi", "2254Mi")
+
+
+def test_only_a_driver_with_one_core_that_does_all_gets_the_collector_for_one_core() -> None:
+    assert environment(built(RunKind.MERGE, cores=1)[1])["SPARK_SUBMIT_OPTS"] == "-XX:+UseSerialGC"
+    for other in (built(RunKind.MERGE), built(RunKind.OBSERVE, cores=1), on_executors(cores=1)):
+        assert "SPARK_SUBMIT_OPTS" not in environment(other[1])
 
 
 def test_a_smaller_cpu_request_can_be_asked_for() -> None:
