@@ -31,11 +31,13 @@ from tests.bench.memory_runs import KINDS, OURS, PYICEBERG, Texts, prepare
 from tests.bench.peers import is_wanted, keep
 
 RESULTS = ROOT / "build" / "bench" / "memory.jsonl"
-MIB = 1024 * 1024
+KIB, MIB = 1024, 1024 * 1024
 GOAL_MIB = 700
 #: A run over these takes as much as starting it does.
 EMPTY = Texts(length=16, rows=200)
 MOST_ROWS = 128 * 1024
+#: Bytes of the texts for which the table compares.
+_COMPARED = 16 * KIB
 _writing = threading.Lock()
 _QUIETLY: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 1_800, "check": False}
 
@@ -57,6 +59,9 @@ class Peak:
 def main() -> None:
     """Run all kinds."""
     options = _options()
+    if options.table:
+        print("\n".join(_table([json.loads(line) for line in RESULTS.read_text().splitlines()])))
+        return
     print(f"goal: at most {GOAL_MIB} MiB above an empty run", flush=True)
     kinds = [name for name in KINDS if is_wanted(name, options.only)]
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -82,6 +87,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--decoded", type=int, default=1024, help="MiB of all texts at most, as they are in memory")
     parser.add_argument("--jobs", type=int, default=1, help="kinds that run at a time: memory does not depend on it")
     parser.add_argument("--no-peers", action="store_true", help="run ours only")
+    parser.add_argument(
+        "--table", action="store_true", help="run nothing: print the results that are there for the docs"
+    )
     parser.add_argument("--only", default="", help="kinds whose name holds one of these, separated by semicolons")
     return parser.parse_args()
 
@@ -155,6 +163,27 @@ def _shown(line: dict[str, Any]) -> str:
     mark = "" if line["ok"] else f" NOT ok, with {line['page_mib']} MiB in one page" if line["page_mib"] else " NOT ok"
     sizes = f"{line['file_kib']:.0f} KiB, {line['decoded_mib']} MiB decoded"
     return f"{line['case']:<60} {sizes}: ours {line['ours_mib']:.0f} MiB in {line['ours_s']:.1f} s{peer}{mark}"
+
+
+def _table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The results in Markdown: a row for each kind, a column for each length."""
+    lengths = sorted({line["length"] for line in lines})
+    names = [f"{length} bytes" if length < KIB else f"{length // KIB} KiB" for length in lengths]
+    yield f"| Case | {' | '.join(names)} | PyIceberg, {_COMPARED // KIB} KiB | Ratio |"
+    yield "|---" * (len(lengths) + 3) + "|"
+    for kind in KINDS:
+        found = {line["length"]: line for line in lines if line["kind"] == kind}
+        ours = [_cell(found.get(length), "ours_mib") for length in lengths]
+        peer = found.get(_COMPARED)
+        ratio = f"{peer['ratio']:.1f}" if peer and peer.get("ratio") else ""
+        if found:
+            yield f"| {' | '.join([kind, *ours, _cell(peer, 'peer_mib'), ratio])} |"
+
+
+def _cell(line: dict[str, Any] | None, name: str) -> str:
+    if line is not None and "error" in line:
+        return "failed"
+    return "" if line is None or line.get(name) is None else f"{line[name]:,.0f} MiB"
 
 
 if __name__ == "__main__":
