@@ -86,6 +86,9 @@ def test_get_prints_what_kubectl_prints(control_plane: ControlPlane, objects: Ob
         expected = control_plane.kubectl("get", *line.split(), "--namespace", filled)
         if output in ("yaml", "json"):
             assert yaml.safe_load(printed) == yaml.safe_load(expected), line
+        if line == "skipstone":
+            # A category has its kinds in the order in which the API server happens to list them.
+            printed, expected = ("\n\n".join(sorted(text.strip().split("\n\n"))) for text in (printed, expected))
         if output != "json":
             assert without_ages(printed) == without_ages(expected), line
 

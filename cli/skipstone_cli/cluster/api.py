@@ -33,11 +33,15 @@ EVERYWHERE = ""
 
 @dataclass(frozen=True)
 class Api:
-    """The API server in one namespace; ``EVERYWHERE`` for lists over all. ``lister``: a command that lists objects."""
+    """The API server in one namespace; ``EVERYWHERE`` for lists over all.
+
+    ``lister``: a command that lists objects. ``starter``: the command that starts an operator where there is none.
+    """
 
     transport: Transport
     namespace: str
     lister: str = "kubectl get {kind} --namespace {namespace}"
+    starter: str = ""
 
     def get(self, target: Target) -> JsonObject:
         """The object. Raises NotFound in a sentence."""

@@ -5,6 +5,7 @@ The package skipstone-local serves such folders, and is found by its entry point
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 from contextlib import ExitStack
@@ -24,6 +25,8 @@ LOCAL_VARIABLE = "SKIPSTONE_LOCAL"
 LOCAL_GROUP, OPENED = "skipstone.local", "opened"
 #: What there is in a folder that a local API server has served.
 OBJECTS = "objects.db"
+#: The file that a process which serves the folder holds locked.
+LOCK = "lock"
 
 
 def open_api(access: Access, until: ExitStack, *, everywhere: bool = False, patient: bool = True) -> Api:
@@ -33,14 +36,18 @@ def open_api(access: Access, until: ExitStack, *, everywhere: bool = False, pati
     this process runs lives for.
     """
     root = _local_root(access)
+    served = bool(root) and is_served(Path(root))
     if root:
         access = replace(access, kubeconfig=str(serve_root(Path(root), until)), local="")
     login = load_login(access)
     namespace = EVERYWHERE if everywhere else require_name(login.namespace, "a namespace")
-    api = Api(Transport(login, patient=patient), namespace)
+    transport = Transport(login, patient=patient)
+    until.callback(transport.close)
+    api = Api(transport, namespace)
     if root:
         place = "" if root == os.environ.get(LOCAL_VARIABLE) else f" --root {shlex.quote(root)}"
-        return replace(api, lister=f"skipstone local get {{kind}} --namespace {{namespace}}{place}")
+        lister = f"skipstone local get {{kind}} --namespace {{namespace}}{place}"
+        return replace(api, lister=lister, starter="" if served else f"skipstone local up{place}")
     return api
 
 
@@ -49,6 +56,18 @@ def _local_root(access: Access) -> str:
     if access.local and (access.kubeconfig or access.context):
         raise CliError("--local names a folder with an API server of its own: leave out --kubeconfig and --context")
     return access.local or ("" if access.kubeconfig or access.context else os.environ.get(LOCAL_VARIABLE, ""))
+
+
+def is_served(root: Path) -> bool:
+    """Whether a process serves the folder now, and so runs what is asked for."""
+    try:
+        with (root / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def serve_root(root: Path, until: ExitStack, *, first_time: bool = False) -> Path:

@@ -105,6 +105,10 @@ class Transport:
         except (OSError, ValueError, ImportError) as error:
             raise CliError(f"the kubeconfig's settings for {self.server} cannot be used: {error}") from error
 
+    def close(self) -> None:
+        """Close idle connections: a server that ends waits for them."""
+        self._client.rest_client.pool_manager.clear()
+
     def read(self, ask: Ask, *, kind: str) -> JsonObject:
         """The object of ``kind`` that the API server answers. Raises CliError of the sort that fits."""
         return self._object(self._answer(ask), kind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from skipstone_cli.cluster.api import Api
-from skipstone_cli.errors import NotFound, OutcomeFailed, Unreachable
+from skipstone_cli.errors import CliError, NotFound, OutcomeFailed, Unreachable
 from skipstone_cli.kinds import Target
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.reading import JsonObject, uid_of
@@ -41,8 +41,10 @@ class Waiter:
     def wait(self, seen: JsonObject, find: Callable[[JsonObject], Found | None]) -> Found:
         """What ``find`` sees in the object, which was ``seen`` last.
 
-        Raises CliError when the object goes, or when time is up.
+        Raises CliError when the object goes, when time is up, or when nobody runs what is waited for.
         """
+        if self.api.starter:
+            raise CliError(f"nobody runs what is asked for: start '{self.api.starter}' beside this, and ask again")
         obj = seen
         while (found := find(obj)) is None:
             self._tell(obj)

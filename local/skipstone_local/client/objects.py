@@ -60,10 +60,14 @@ class Selection:
 
 @dataclass
 class Objects:
-    """The objects of one API server. ``namespace``: of those that name none."""
+    """The objects of one API server. ``namespace``: of those that name none.
+
+    ``has_operator``: whether anybody does what objects ask for, such as to let go of deleted ones.
+    """
 
     transport: Transport
     namespace: str
+    has_operator: bool = True
     resources: Resources = field(init=False)
 
     def __post_init__(self) -> None:

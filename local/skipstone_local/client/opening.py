@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from skipstone_cli.cluster.kubeconfig import Access, load_login
-from skipstone_cli.cluster.opening import serve_root
+from skipstone_cli.cluster.opening import is_served, serve_root
 from skipstone_cli.cluster.transport import Transport
 from skipstone_cli.kinds import require_name
 
@@ -17,7 +18,10 @@ from skipstone_local.places import RootFolder
 
 def open_root(root: RootFolder, namespace: str, until: ExitStack, on_warning: Callable[[str], None]) -> Objects:
     """The objects of a root folder, which this process serves until then if no other one does. Raises CliError."""
-    return open_kubeconfig(serve_root(root.path, until, first_time=True), namespace, on_warning)
+    served = is_served(root.path)
+    objects = open_kubeconfig(serve_root(root.path, until, first_time=True), namespace, on_warning)
+    until.callback(objects.transport.close)
+    return replace(objects, has_operator=served)
 
 
 def open_kubeconfig(kubeconfig: Path, namespace: str, on_warning: Callable[[str], None]) -> Objects:

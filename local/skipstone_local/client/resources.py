@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from skipstone_cli.cluster.transport import Ask, Transport
 from skipstone_cli.errors import CliError
-from skipstone_cli.kinds import API_VERSION
+from skipstone_cli.kinds import API_VERSION, KINDS
 from skipstone_cli.reading import JsonObject, entries_of, is_set, text_of, texts_of
 
 CORE = "v1"
@@ -63,7 +63,7 @@ class Resources:
                 return (resource,)
         members = [resource for resource in self._all() if lowered in resource.categories]
         if members:
-            return tuple(sorted(members, key=lambda resource: resource.plural))
+            return tuple(sorted(members, key=_rank))
         raise CliError(
             f"the API server has no resource type {word!r}: use one such as tables (tbl), mergejobs (mj) or pods (po)"
         )
@@ -96,6 +96,13 @@ class Resources:
                 _read(api_version, entry) for entry in listed if "/" not in text_of(entry, "name")
             )
         return self._served[api_version]
+
+
+def _rank(resource: Resource) -> tuple[int, str]:
+    """Ours as they build on each other, then all others by name: API servers list kinds in any order."""
+    plurals = [kind.plural for kind in KINDS]
+    ours = resource.api_version == API_VERSION and resource.plural in plurals
+    return (plurals.index(resource.plural) if ours else len(plurals), resource.plural)
 
 
 def _read(api_version: str, entry: JsonObject) -> Resource:

@@ -46,8 +46,10 @@ def run_delete(objects: Objects, screen: Screen, query: DeleteQuery) -> ExitCode
         where = f" from {named.namespace} namespace" if named.namespace else ""
         screen.write(f'{named.resource.full_name} "{named.name}" deleted{where}\n')
         deleted.append(named)
-    if query.wait:
+    if query.wait and objects.has_operator:
         _await_absence(objects, deleted, query.seconds)
+    elif query.wait and any(_exists(objects, named) for named in deleted):
+        screen.note("some are still there: they go once 'skipstone local up' runs, which lets go of what they hold")
     return ExitCode.FINE
 
 
