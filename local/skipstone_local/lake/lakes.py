@@ -91,7 +91,7 @@ class Lake:
 
     @classmethod
     def _made_of(cls, parts: LakeParts) -> Self:
-        """A lake on parts that are served already. What jobs read that have ended meanwhile is removed."""
+        """See ``make_lake``. What jobs read that have ended meanwhile is removed."""
         lake = cls.__new__(cls)
         lake._parts, lake._requests = parts, parts.requests
         folder = claim_folder(parts.warehouse, parts.root)
@@ -418,6 +418,11 @@ class Lake:
 
     def _delete(self, kind: ResourceKind, obj: JsonObject, timeout: float | None) -> None:
         self._requests.delete(kind, name_of(obj), timeout)
+
+
+def make_lake(parts: LakeParts) -> Lake:
+    """A lake on parts that are served already."""
+    return Lake._made_of(parts)
 
 
 def _listed(value: str | Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from skipstone_core.errors import LakeError
 
 from skipstone_local.client.manifests import read_manifests
 from skipstone_local.client.objects import Objects, Selection
-from skipstone_local.lake.lakes import Lake, LakeParts
+from skipstone_local.lake.lakes import Lake, LakeParts, make_lake
 from skipstone_local.lake.reading import TableReader
 from skipstone_local.lake.serving import LakeService
 from skipstone_local.lake.settling import Requests
@@ -54,7 +54,7 @@ def open_lake(
         requests = Requests(_connect(service, namespace), service, namespace)
         ready = requests.wait(WAREHOUSE, _find_warehouse(requests, warehouse))
         failing.pop_all()
-    return Lake._made_of(LakeParts(root, requests, reader, ready))
+    return make_lake(LakeParts(root, requests, reader, ready))
 
 
 def _connect(service: LakeService, namespace: str) -> Objects:
