@@ -19,7 +19,8 @@ LOCAL_MODULES := $(addprefix tests/kube/test_, relists.py launch_moment.py runti
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 # Programs for a shell. Those of Python have a suffix.
 SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
-CLUSTER ?= embedded
+# Where `make demo` runs; a bucket and its catalog are pods of a cluster.
+CLUSTER ?= $(if $(filter s3,$(STORAGE)),embedded,none)
 export CLUSTER
 # What `make images`, `make release` and `make soak-release` are told.
 export REGISTRY VERSION KEY COSIGN PYTHON_INDEX FROM
@@ -216,11 +217,11 @@ soak-planning: setup ## All shapes of queries, and random ones, through a server
 soak-writers: setup ## Tables that other engines write, through all steps (ARGS="--record duckdb"); tells in build/soak
 	$(PYTHON_ENV)/python -m tests.writers.soak $(ARGS)
 
-demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours; STORAGE=s3: in a bucket)
+demo: ## The main job on real data, on this machine (CLUSTER=embedded: on a Kubernetes; current: on yours; STORAGE=s3)
 	@$(STAGE) --begin
 	@$(STAGE) "python environment" scripts/setup
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
-	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m demo
+	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m $(if $(filter none,$(CLUSTER)),demo.local,demo)
 	@$(STAGE) --summary
 
 kind-demo: ## From nothing to a merged table on kind, with Docker or Podman and without root
@@ -230,7 +231,7 @@ kind-demo-down: ## Remove that cluster and its files
 	@scripts/kind-demo down
 
 demo-down: ## Remove what the demonstration made
-	@$(PYTHON_ENV)/python -m demo --down
+	@$(PYTHON_ENV)/python -m $(if $(filter none,$(CLUSTER)),demo.local,demo) --down
 
 clean: ## Remove build results (not the caches of tools and packages)
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The demonstration, step by step: `python -m demo`, as `make demo` calls it.
+"""The demonstration on a cluster, step by step: `python -m demo`, as `make demo CLUSTER=embedded` calls it.
 
 Installs the chart, loads ten months of flights, indexes them, lets two more months arrive while an index is
 suspended, queries in between, merges a CDC feed and verifies everything with engines that are not ours.
@@ -10,13 +10,12 @@ import argparse
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers
 from demo.kube import JsonObject, Kube, KubeError, address, condition
 from demo.manifests import namespace
+from demo.steps import is_in_sync, skipped, step, without_age
 from demo.storages import EXAMPLES, Storage, choose_storage, remove_volume
 
 TABLES = "flights"
@@ -105,14 +104,11 @@ class Demo:
         self.storage.widen(self.tables)
         self.tables.apply(EXAMPLES / "06-merge.yaml")
         self.watch("mj", lambda: self.all_complete("mergejobs"), "the merge completes")
-        self.watch("si", lambda: all(s.split("/")[0] == s.split("/")[-1] for s in self.synced()), "indexes in sync")
+        self.watch("si", lambda: is_in_sync(self.synced()), "indexes in sync")
 
     def skipped(self) -> str:
         """What the merge did not have to touch."""
-        merge = self.tables.get("mj", "flights-corrections") or {}
-        files = merge.get("status", {}).get("files", {})
-        skipped = files["total"] - files["candidate"]
-        return f"the merge skipped {skipped} of {files['total']} files and rewrote {files['rewritten']}."
+        return skipped(self.tables.get("mj", "flights-corrections") or {})
 
     def program(self, name: str, *arguments: str, env: Sequence[JsonObject] = ()) -> None:
         """Run a program of the demonstration on the Warehouse."""
@@ -170,23 +166,6 @@ class Demo:
     def show(self, kinds: str) -> None:
         """Print the kubectl table once."""
         print(f"$ kubectl get {kinds}\n{self.tables.run('get', kinds)}")
-
-
-@contextmanager
-def step(text: str) -> Iterator[None]:
-    """Print a step's headline and its time."""
-    start = time.monotonic()
-    print(f"\n--- {text}", flush=True)
-    yield
-    print(f"    ({time.monotonic() - start:.0f} s)", flush=True)
-
-
-def without_age(table: str) -> str:
-    """A kubectl table without its last columns, which change by themselves."""
-    lines = table.rstrip().splitlines()
-    found = [lines[0].rfind(column) for column in ("LASTSYNC", "AGE")] if lines else []
-    at = min((place for place in found if place > 0), default=None)
-    return "\n".join(line[:at].rstrip() for line in lines) + "\n"
 
 
 def tear_down(kube: Kube) -> None:

@@ -24,6 +24,8 @@ CATALOG = "skipstone"
 #: First what names Spark's jars: the image's archive of classes is for class paths that begin with it. Then those that
 #: the demonstration's image adds; only the JVM's own class path finds drivers of databases.
 CLASS_PATH = "/opt/skipstone/classpath.jar:/opt/demo/jars/*"
+#: On a machine without that image: where the jars are.
+CLASS_PATH_VARIABLE = "DEMO_CLASS_PATH"
 #: Variables of pods that reach a bucket, besides AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which clients find.
 ENDPOINT, REGION, CATALOG_URI = "AWS_ENDPOINT_URL", "AWS_REGION", "DEMO_CATALOG_URI"
 SOURCES = ("landing", "feeds")
@@ -103,7 +105,7 @@ class Volume:
             f"{prefix}.uri": f"jdbc:sqlite:{self.root}/catalog.db",
             f"{prefix}.jdbc.schema-version": "V1",
             f"{prefix}.warehouse": str(self.root),
-            "spark.driver.extraClassPath": CLASS_PATH,
+            "spark.driver.extraClassPath": os.environ.get(CLASS_PATH_VARIABLE, CLASS_PATH),
         }
 
     def planned_settings(self, url: str, token: str) -> dict[str, str]:
@@ -160,7 +162,7 @@ class Bucket:
             f"{prefix}.s3.endpoint": self.endpoint,
             f"{prefix}.s3.path-style-access": "true",
             f"{prefix}.http-client.type": "urlconnection",
-            "spark.driver.extraClassPath": CLASS_PATH,
+            "spark.driver.extraClassPath": os.environ.get(CLASS_PATH_VARIABLE, CLASS_PATH),
         }
 
     def planned_settings(self, url: str, token: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from pyiceberg.table import Table
 from skipstone import query
 
 from demo.data import COLUMNS
@@ -22,6 +23,14 @@ CONDITIONS = (
     "tailnum = 'N14228' and month = 12",
     "tailnum is null and month >= 11",
 )
+
+
+def opened(table: Table, condition: str) -> str:
+    """The files that Skipstone opens, and those that PyIceberg opens by min/max alone."""
+    plan = query.plan_read(table, condition)
+    with_index, without = len(plan.ordinals), len(list(table.scan(condition).plan_files()))
+    ratio = f", {without / with_index:.3g} times as many" if with_index else ""
+    return f"files opened: {with_index} with the indexes, {without} without them{ratio}"
 
 
 def wrong_answers(lake: Lake, name: str) -> list[str]:
@@ -40,7 +49,8 @@ def wrong_answers(lake: Lake, name: str) -> list[str]:
             f"SELECT count(*) FROM (({expected} EXCEPT ALL {found}) UNION ALL ({found} EXCEPT ALL {expected}))"
         ).fetchall()[0]
         rows = reference.execute("SELECT count(*) FROM found").fetchall()[0]
-        print(f"  {rows[0]} rows, {'as DuckDB says' if apart[0] == 0 else 'DIFFERENT from DuckDB'}\n")
+        verdict = "as DuckDB says" if apart[0] == 0 else "DIFFERENT from DuckDB"
+        print(f"  {rows[0]} rows, {verdict}; {opened(table, condition)}\n")
         if apart[0]:
             wrong.append(condition)
     return wrong
