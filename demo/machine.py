@@ -24,10 +24,10 @@ from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import API_VERSION
 from skipstone_cli.output.screen import Screen
 from skipstone_local.client.objects import Objects, Selection
+from skipstone_local.client.opening import open_kubeconfig
 from skipstone_local.client.resources import Resource
 from skipstone_local.commands.applying import Sources, run_apply
 from skipstone_local.commands.getting import GetQuery, run_get
-from skipstone_local.commands.opening import open_kubeconfig
 from skipstone_local.places import RootFolder
 
 JsonObject = dict[str, Any]
@@ -46,7 +46,7 @@ class DemoError(RuntimeError):
 def skipstone_up(folder: RootFolder) -> Iterator[Machine]:
     """Serve ``folder`` by `skipstone local up` inside the block; what it holds stays. Raises DemoError."""
     folder.path.mkdir(parents=True, mode=0o700)
-    command = [sys.executable, "-m", "skipstone_local.up", str(folder.path)]
+    command = [sys.executable, "-m", "skipstone_cli", "local", "up", "--root", str(folder.path)]
     print(f"$ export SKIPSTONE_LOCAL={shown(folder.path)}\n$ skipstone local up &", flush=True)
     with (folder.path.parent / "up.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
