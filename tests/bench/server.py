@@ -42,7 +42,7 @@ from tests.spark.planning_bed import TOKEN, configured, planning_process, served
 RESULTS = ROOT / "build" / "bench" / "server.jsonl"
 SERVED, ICEBERG, OURS, FLOOR = "served", "iceberg", "skipstone", "floor"
 #: The table of the files that one plan leaves: in a namespace of its own, whose tables nobody purges.
-LEFT = ("left", "lineitem")
+LEFT = ("remaining", "lineitem")
 SYNCS = ("point, none synced", "point, synced")
 SHAPES = {"aggregate": (AGGREGATE, 6.0), "rows": ("*", 12.0)}
 #: Goals: without indexes, of the time of skipstone.sql, milliseconds of CPU at so many files, and of a whole plan.
