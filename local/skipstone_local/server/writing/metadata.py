@@ -35,7 +35,8 @@ def check_identity(target: ApiTarget, obj: JsonObject) -> JsonObject:
             f"({kind.api_version}, Kind={kind.name})"
         )
     metadata = read_map(obj, "metadata")
-    for name in ("spec", "status"):
+    # Schemas judge those of our kinds.
+    for name in () if kind.is_ours else ("spec", "status"):
         read_map(obj, name)
     placed = {**metadata, **_name(target, metadata), **_namespace(target, metadata)}
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": placed}
