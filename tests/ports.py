@@ -15,18 +15,28 @@ from pathlib import Path
 #: server's bind nobody else takes one of these by chance.
 FIRST, LAST = 20_000, 29_999
 _LISTENS = "0A"
+#: Libraries of random tests set the seed of the common generator, the same in each process.
+_CHANCE = random.SystemRandom()
+_GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on now. Raises RuntimeError when there is none."""
+    """A port that nobody listens on now at any address, and that this process was not given before.
+
+    Raises RuntimeError when there is none.
+    """
     for _ in range(100):
-        port = random.randint(FIRST, LAST)
+        port = _CHANCE.randint(FIRST, LAST)
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                # A server that listens at one address only is in the way of one at all addresses.
+                probe.bind(("", port))
             except OSError:
                 continue
-            return port
+        _GIVEN.add(port)
+        return port
     raise RuntimeError(f"no port between {FIRST} and {LAST} is free")
 
 
