@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -138,10 +139,10 @@ def generated(root: Path, scale: float, name: str, part: int, parts: int) -> pa.
 
 def append(table: Table, rows: pa.Table, segment: int, files: int) -> None:
     """Commit the rows of a segment in so many files."""
-    written = []
+    written, run = [], uuid.uuid4().hex[:8]
     for number in range(files):
         begin, end = (rows.num_rows * at // files for at in (number, number + 1))
-        writer = DataFileWriter(write_spec(table, f"bench{segment:03}"), f"{number:05}-0")
+        writer = DataFileWriter(write_spec(table, f"bench{segment:03}-{run}"), f"{number:05}-0")
         writer.write(rows.slice(begin, end - begin))
         written.extend(file.to_row() for file in writer.close())
     with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
