@@ -83,7 +83,7 @@ class LocalDemo:
     def finish(self) -> None:
         """Show all objects, write the report, and say what stays."""
         self.show("tbl,si,lj,mj")
-        report = ["report", "--output", str(REPORT)]
+        report = ["report", "--file", str(REPORT)]
         run_command(self.machine.folder, *report)
         merge = self.machine.items("MergeJob")[0]
         print(f"\nAll flights are right: {skipped(merge)}")
