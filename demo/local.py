@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
+from skipstone_cli.errors import CliError
 from skipstone_local.places import RootFolder, find_root
 
 from demo.kube import condition
@@ -144,6 +146,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--down", action="store_true", help="remove what the demonstration made")
     arguments = parser.parse_args(argv)
     folder, start = find_root(FOLDER), time.monotonic()
+    # Whoever ends this program ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         remove(folder)
         if arguments.down:
@@ -151,7 +155,7 @@ def main(argv: list[str]) -> int:
             return 0
         with skipstone_up(folder) as machine:
             LocalDemo(machine).run()
-    except DemoError as error:
+    except (DemoError, CliError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     print(f"{time.monotonic() - start:.0f} s")

@@ -38,9 +38,7 @@ def open_lake(path: str | os.PathLike[str], *, warehouse: str = "", namespace: s
     """
     entries = entry_points(group=GROUP, name=NAME)
     if not entries:
-        raise LakeError(
-            "PackageMissing", "skipstone.open needs the package skipstone-local", "run 'pip install skipstone[local]'"
-        )
+        raise LakeError("PackageMissing", "skipstone.open needs the extra local", "run pip install 'skipstone[local]'")
     opened: Lake = next(iter(entries)).load()(path, LakeReader(), warehouse=warehouse, namespace=namespace)
     return opened
 

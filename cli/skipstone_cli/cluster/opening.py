@@ -77,7 +77,9 @@ def serve_root(root: Path, until: ExitStack, *, first_time: bool = False) -> Pat
     """
     entries = entry_points(group=LOCAL_GROUP, name=OPENED)
     if not entries:
-        raise CliError(f"{root} needs the package skipstone-local: run 'pip install skipstone[local]'")
+        raise CliError(
+            f"{root} is a folder of 'skipstone local', which is not installed: run pip install 'skipstone[local]'"
+        )
     if not first_time and not (root / OBJECTS).exists():
         raise CliError(f"{root} holds nothing of Skipstone: run 'skipstone local up --root {root}' first")
     opened = next(iter(entries)).load()

@@ -177,7 +177,7 @@ def delete(  # noqa: PLR0913 - one for each option
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this.")
     ] = None,
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone is no error.")] = False,
+    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone is not an error.")] = False,
 ) -> ExitCode:
     """Delete objects, and wait until they are gone."""
     from skipstone_local.commands.deleting import DeleteQuery, run_delete

@@ -60,7 +60,7 @@ def find_reader() -> TableReader:
     """The data plane's reader of tables. Raises CliError."""
     entries = entry_points(group=GROUP, name=READER)
     if not entries:
-        raise CliError("tests read tables with the data plane of Skipstone: run 'pip install skipstone[local]'")
+        raise CliError("tests read tables with the data plane of Skipstone: run pip install 'skipstone[local]'")
     reader: TableReader = next(iter(entries)).load()()
     return reader
 
