@@ -133,4 +133,11 @@ def test_a_driver_has_no_share_where_all_work_is_sent_to_spark() -> None:
     assert driver_share(SparkRef()) == USUAL_SHARE
     assert driver_share(SparkRef(small_work=SmallWork.DRIVER), tight) == tight
     assert driver_share(SparkRef(small_work=SmallWork.SPARK), tight) == NO_SHARE
-    assert not any((NO_SHARE.searches(1), NO_SHARE.rewrites(1, 0), NO_SHARE.rewrites(0, 1), NO_SHARE.indexes(1)))
+    work = (NO_SHARE.searches(1), NO_SHARE.rewrites(1, 0, 0), NO_SHARE.rewrites(0, 1, 0), NO_SHARE.rewrites(0, 0, 1))
+    assert not any((*work, NO_SHARE.indexes(1)))
+
+
+def test_a_driver_applies_no_rows_that_it_could_not_hold_when_it_read_them() -> None:
+    share = DriverShare(source_bytes=1_000, candidate_bytes=50)
+    assert share.rewrites(2, 1_000, 50)
+    assert not share.rewrites(2, 1_001, 50)

@@ -34,9 +34,12 @@ class DriverShare:
         """Whether the driver looks for the keys of so many source rows."""
         return rows <= self.searched_rows
 
-    def rewrites(self, rows: int, size: int) -> bool:
-        """Whether the driver applies so many source rows to data files of ``size`` bytes."""
-        return rows <= self.rows and size <= self.candidate_bytes
+    def rewrites(self, rows: int, held: int, size: int) -> bool:
+        """Whether the driver applies so many source rows, of ``held`` bytes in memory, to data files of ``size`` bytes.
+
+        Rows that were too large to be read here were read in Spark, whose processes keep their memory meanwhile.
+        """
+        return rows <= self.rows and held <= self.source_bytes and size <= self.candidate_bytes
 
     def indexes(self, rows: int) -> bool:
         """Whether the driver builds or merges so many index entries."""

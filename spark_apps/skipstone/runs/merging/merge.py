@@ -366,7 +366,7 @@ def _tasks(job: _Job, changes: Changes, target: PinnedTable, pruned: Pruned, doi
     """Where the rewrite's tasks run, and on how many cores."""
     sizes = job.request.spark
     size = int(target.files.files["size"].to_numpy()[pruned.candidates.files].sum())
-    if job.share.rewrites(changes.rows, size):
+    if job.share.rewrites(changes.rows, sum(piece.held for piece in changes.slices), size):
         held = held_bytes(changes, target, pruned.candidates)
         workers = rewriting_workers(job.request, on_read=merges_on_read(target.table), held=held)
         yield InProcess(workers), workers
