@@ -30,11 +30,19 @@ INSERT = "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
 
 
 def merge(
-    clauses: str, *, on: str = "t.id = s.id", using: str = "s", dialect: str = "spark", **options: Any
+    clauses: str,
+    *,
+    on: str = "t.id = s.id",
+    using: str = "s",
+    dialect: str = "spark",
+    before: str = "",
+    **options: Any,
 ) -> Translation:
     """What a statement becomes; its manifest, if any, is one that the operator takes."""
     given: dict[str, Any] = {"paths": ("feed/*.parquet",), **options}
-    found = translate(f"MERGE INTO t USING {using} ON {on} {clauses}", Chosen(dialect=find_dialect(dialect), **given))
+    found = translate(
+        f"{before}MERGE INTO t USING {using} ON {on} {clauses}", Chosen(dialect=find_dialect(dialect), **given)
+    )
     if found.manifest is not None:
         resource = parse(dict(found.manifest))
         assert validate_spec(resource.kind, resource.spec) is None
@@ -147,6 +155,8 @@ def test_every_dialect_has_the_clauses(dialect: str) -> None:
     assert found["whenNotMatchedBySource"] == [{"when": "target.a > 5", "action": "Delete"}]
 
 
+#: What becomes of rows that a subquery makes.
+WRITTEN = ") that a MergeJob does not have: write the rows that it selects to files"
 NEWEST = "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) AS n FROM u) WHERE n = 1) s"
 #: What is refused, the part and words of the sentence, and what is changed to follow its way out.
 WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
@@ -168,10 +178,14 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     ({"paths": ()}, "USING", "name them with --path", {"paths": ("feed/a.parquet",)}),
     ({"using": "(SELECT id, upper(a) AS a FROM u) s"}, "USING", "is computed", {"using": "(SELECT id, a FROM u) s"}),
     ({"using": "(SELECT * FROM u WHERE a > 1) s"}, "USING", "selects rows", {"using": "u s"}),
-    ({"using": "(SELECT * FROM u JOIN v ON u.id = v.id) s"}, "USING", "JOINS", {"using": "u s"}),
-    ({"using": "(SELECT DISTINCT * FROM u) s"}, "USING", "DISTINCT", {"using": "u s"}),
+    ({"using": "(SELECT * FROM u JOIN v ON u.id = v.id) s"}, "USING", f"JOINS{WRITTEN}", {"using": "u s"}),
+    ({"using": "(SELECT DISTINCT * FROM u) s"}, "USING", f"DISTINCT{WRITTEN}", {"using": "u s"}),
+    ({"using": "(SELECT id FROM u GROUP BY id) s"}, "USING", f"GROUP{WRITTEN}", {"using": "u s"}),
+    ({"using": "(SELECT * FROM u LIMIT 5) s"}, "USING", f"LIMIT{WRITTEN}", {"using": "u s"}),
     ({"using": "(VALUES (1)) s"}, "USING", "neither a table nor a SELECT", {"using": "u s"}),
-    ({"using": "u VERSION AS OF 3 s"}, "USING", "VERSION", {"using": "u s"}),
+    ({"using": "u VERSION AS OF 3 s"}, "USING", f"VERSION{WRITTEN}", {"using": "u s"}),
+    ({"using": "u TABLESAMPLE (10 PERCENT) s"}, "USING", f"SAMPLE{WRITTEN}", {"using": "u s"}),
+    ({"before": "WITH u AS (SELECT * FROM v WHERE a > 1) "}, "The statement", f"WITH{WRITTEN}", {"before": ""}),
     ({"using": NEWEST.replace("DESC", "ASC")}, "USING", "does not keep the greatest", {"using": NEWEST}),
     ({"using": NEWEST.replace("BY id", "BY a")}, "USING", "other columns than the keys", {"using": NEWEST}),
     ({"using": NEWEST, "clauses": INSERT}, "USING", "--keys-not-null", {"keys_are_set": True}),
@@ -184,7 +198,37 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     (
         {"using": NEWEST, "clauses": "WHEN MATCHED AND s.n = 1 THEN DELETE"},
         "WHEN MATCHED (1), condition",
-        "'n' is not a column",
+        "'n' numbers the rows",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"using": NEWEST.replace(" WHERE n = 1", ""), "on": "t.id = s.id AND s.n = 1"},
+        "ON",
+        "by WHERE n = 1 in the subquery, and leave it out here",
+        {"using": NEWEST, "on": "t.id = s.id"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = DEFAULT"},
+        "WHEN MATCHED (1), a",
+        "write the value that the table gives it",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = 0"},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, DEFAULT)"},
+        "WHEN NOT MATCHED (1), a",
+        "leave out the column",
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND t.a < TIMESTAMP_NTZ '2026-01-02 00:00:00+05:00' THEN DELETE", "zone": "UTC"},
+        "WHEN MATCHED (1), condition",
+        "without an offset",
+        {"clauses": "WHEN MATCHED AND t.a < TIMESTAMP_NTZ '2026-01-02 00:00:00' THEN DELETE"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = round(s.a, 2)", "dialect": "trino"},
+        "WHEN MATCHED (1), a",
+        "rules of trino",
         {"clauses": UPDATE},
     ),
     (

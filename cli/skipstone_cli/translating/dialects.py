@@ -37,7 +37,8 @@ def _of_spark(name: str, grammar: str) -> Dialect:
     return Dialect(name, grammar, "+-*/%", casts=True, rounds=True)
 
 
-#: Trino divides whole numbers to whole numbers; Snowflake and BigQuery round products of decimals.
+#: Trino divides whole numbers to whole numbers, and rounds doubles by products (1.005 to 1.0); Snowflake and BigQuery
+#: round products of decimals.
 DIALECTS: Mapping[str, Dialect] = {
     one.name: one
     for one in (
@@ -45,7 +46,7 @@ DIALECTS: Mapping[str, Dialect] = {
         _of_spark("delta", "spark"),
         _of_spark("iceberg", "spark"),
         _of_spark("databricks", "databricks"),
-        Dialect("trino", "trino", "+-*%", rounds=True),
+        Dialect("trino", "trino", "+-*%"),
         Dialect("snowflake", "snowflake", "+-%"),
         Dialect("bigquery", "bigquery", "+-"),
     )

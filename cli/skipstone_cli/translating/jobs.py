@@ -27,7 +27,7 @@ from skipstone_cli.translating.dialects import Dialect, parse_merge
 from skipstone_cli.translating.literals import Zone
 from skipstone_cli.translating.matching import Match, read_match
 from skipstone_cli.translating.names import TARGET, Scope, Side
-from skipstone_cli.translating.refusals import Parts, Untranslatable, only
+from skipstone_cli.translating.refusals import WRITE_ROWS, Parts, Untranslatable, only
 from skipstone_cli.translating.sources import Relation, read_source, table_side
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -212,6 +212,7 @@ def _table_name(statement: exp.Merge, chosen: Chosen) -> str:
 
 def _parse(text: str, chosen: Chosen) -> exp.Merge:
     statement = parse_merge(text, chosen.dialect)
+    only(statement, "this", "using", "on", "whens", "returning", instead=WRITE_ROWS)
     only(statement, "this", "using", "on", "whens")
     return statement
 

@@ -40,18 +40,24 @@ class FileColumns:
     """The columns of a relation by the paths of the files that they come from.
 
     ``named``: those that a SELECT lists. ``rest``: whether all others of the files are there, too. ``hidden``: names
-    that are not columns of the files, or are left out.
+    that are not columns of the files, or are left out; ``ranks``: those of them that number the rows of a key.
     """
 
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rest: bool = True
     hidden: frozenset[str] = frozenset()
+    ranks: frozenset[str] = frozenset()
 
     def path(self, name: str) -> tuple[str, ...]:
         """Where the column ``name`` is in the files. Raises Untranslatable."""
         alike = {one.lower(): one for one in self.named}
         if name in self.named or name.lower() in alike:
             return self.named[name if name in self.named else alike[name.lower()]]
+        if name.lower() in self.ranks:
+            raise Untranslatable(
+                f"{name!r} numbers the rows of a key, and is not a column of the files: keep the first of each key by "
+                f"WHERE {name} = 1 in the subquery, and leave it out here"
+            )
         if name.lower() in self.hidden:
             raise Untranslatable(f"{name!r} is not a column of the files: leave it out")
         if not self.rest:
@@ -116,8 +122,6 @@ class Scope:
         if len(self.sides) > 1:
             aliases = " or ".join(".".join((*side.qualifiers[0], parts[-1])) for side in self.sides if side.qualifiers)
             raise Untranslatable(f"{quoted(column)} does not say whose column it is: write {aliases}")
-        if len(parts) == 1 and parts[0].lower() == "default":
-            raise Untranslatable("DEFAULT is not a value of a MergeJob: leave out the column, which gets its default")
         return _name(self.sides[0], parts, column)
 
 

@@ -16,6 +16,8 @@ from sqlglot.errors import SqlglotError
 Read = TypeVar("Read")
 #: Under this name the root of a statement has its dialect.
 GRAMMAR = "grammar"
+#: The way out where a statement chooses or makes rows.
+WRITE_ROWS = "write the rows that it selects to files, and merge those"
 #: Characters of SQL that a sentence shows.
 _SHOWN = 60
 
@@ -47,12 +49,15 @@ class Parts:
             self.refused.append(f"{name}: {error}")
 
 
-def only(node: exp.Expr, *names: str) -> None:
-    """Raise Untranslatable if ``node`` has more than the parts ``names``: what nobody reads must not be there."""
+def only(node: exp.Expr, *names: str, instead: str = "leave it out") -> None:
+    """Raise Untranslatable if ``node`` has more than the parts ``names``: what nobody reads must not be there.
+
+    ``instead``: the way out; without a part that chooses rows, others would be merged.
+    """
     others = [name for name, value in node.args.items() if value not in (None, False, []) and name not in names]
     if others:
         word = ", ".join(name.strip("_").replace("_", " ").upper() for name in others)
-        raise Untranslatable(f"{quoted(node)} has a part ({word}) that a MergeJob does not have: leave it out")
+        raise Untranslatable(f"{quoted(node)} has a part ({word}) that a MergeJob does not have: {instead}")
 
 
 def quoted(node: exp.Expr) -> str:

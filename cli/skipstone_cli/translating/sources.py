@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from skipstone_cli.translating.names import SOURCE, FileColumns, Scope, Side, is_column
-from skipstone_cli.translating.refusals import Untranslatable, only, quoted
-
-_WRITE_OUT = "write the rows that it selects to files, and merge those"
+from skipstone_cli.translating.refusals import WRITE_ROWS, Untranslatable, only, quoted
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ def read_source(node: exp.Expr) -> Relation:
     if isinstance(node, exp.Table):
         return _read_table(node)
     if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Select):
-        raise Untranslatable(f"{quoted(node)} is neither a table nor a SELECT of one table: {_WRITE_OUT}")
-    only(node, "this", "alias")
+        raise Untranslatable(f"{quoted(node)} is neither a table nor a SELECT of one table: {WRITE_ROWS}")
+    only(node, "this", "alias", instead=WRITE_ROWS)
     inner = _read_select(node.this)
     return replace(inner, side=replace(inner.side, qualifiers=_aliases(node)))
 
@@ -48,8 +46,8 @@ def read_source(node: exp.Expr) -> Relation:
 def table_side(node: exp.Expr, name: str) -> Side:
     """The side of a table that is named with or without an alias. Raises Untranslatable."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        raise Untranslatable(f"{quoted(node)} is not the name of a table: {_WRITE_OUT}")
-    only(node, "this", "db", "catalog", "alias")
+        raise Untranslatable(f"{quoted(node)} is not the name of a table: {WRITE_ROWS}")
+    only(node, "this", "db", "catalog", "alias", instead=WRITE_ROWS if name == SOURCE else "leave it out")
     parts = [part.name.lower() for part in node.parts]
     qualifiers = _aliases(node) or tuple(tuple(parts[at:]) for at in reversed(range(len(parts))))
     return Side(name, qualifiers)
@@ -68,10 +66,10 @@ def _aliases(node: exp.Expr) -> tuple[tuple[str, ...], ...]:
 
 
 def _read_select(node: exp.Select) -> Relation:
-    only(node, "expressions", "from_", "where", "qualify")
+    only(node, "expressions", "from_", "where", "qualify", instead=WRITE_ROWS)
     from_ = node.args.get("from_")
     if from_ is None:
-        raise Untranslatable(f"{quoted(node)} selects from no table: {_WRITE_OUT}")
+        raise Untranslatable(f"{quoted(node)} selects from no table: {WRITE_ROWS}")
     inner = read_source(from_.this)
     scope = Scope([inner.side], [inner.side])
     chosen = _choose(node, inner, scope)
@@ -80,7 +78,7 @@ def _read_select(node: exp.Select) -> Relation:
         chosen = replace(chosen, newest=_kept(where.this, inner, inner.ranks or {}, scope))
     if qualify is not None:
         if where is not None:
-            raise Untranslatable(f"{quoted(node)} has WHERE and QUALIFY: {_WRITE_OUT}")
+            raise Untranslatable(f"{quoted(node)} has WHERE and QUALIFY: {WRITE_ROWS}")
         chosen = replace(chosen, newest=_kept(qualify.this, inner, chosen.ranks or {}, scope))
     return chosen
 
@@ -100,8 +98,8 @@ def _choose(node: exp.Select, inner: Relation, scope: Scope) -> Relation:
             name = one.alias or found.path[-1]
             columns = replace(columns, named={**columns.named, name: found.path})
         else:
-            raise Untranslatable(f"{quoted(one)} is computed: {_WRITE_OUT}, or compute it in SET and VALUES")
-    columns = replace(columns, hidden=columns.hidden | ranks.keys())
+            raise Untranslatable(f"{quoted(one)} is computed: {WRITE_ROWS}, or compute it in SET and VALUES")
+    columns = replace(columns, hidden=columns.hidden | ranks.keys(), ranks=frozenset(ranks))
     return Relation(inner.table, replace(inner.side, columns=columns), inner.newest, ranks)
 
 
@@ -110,7 +108,7 @@ def _with_star(columns: FileColumns, node: exp.Expr, inner: Relation, scope: Sco
     star = node if isinstance(node, exp.Star) else node.this
     only(star, "except_")
     if isinstance(node, exp.Column) and scope.sides[0].rest_of((*(part.name for part in node.parts[:-1]), "*")) is None:
-        raise Untranslatable(f"{quoted(node)} names another table: {_WRITE_OUT}")
+        raise Untranslatable(f"{quoted(node)} names another table: {WRITE_ROWS}")
     left_out = {str(one.name).lower() for one in star.args.get("except_") or ()}
     unseen = left_out - (inner.ranks or {}).keys()
     if unseen and inner.side.columns.rest:
@@ -134,7 +132,7 @@ def _kept(condition: exp.Expr, inner: Relation, ranks: dict[str, Newest], scope:
         found = ranks.get(str(left.name).lower())
     if not is_first or found is None or inner.newest is not None:
         raise Untranslatable(
-            f"{quoted(condition)} selects rows, and a MergeJob reads whole files: {_WRITE_OUT}, or write the condition "
+            f"{quoted(condition)} selects rows, and a MergeJob reads whole files: {WRITE_ROWS}, or write the condition "
             "into each WHEN clause if rows that it leaves out are to change nothing"
         )
     return found
@@ -148,12 +146,12 @@ def _newest(window: exp.Window, inner: Relation, scope: Scope) -> Newest:
     if not isinstance(window.this, exp.RowNumber) or len(ordered) != 1 or inner.newest is not None:
         raise Untranslatable(
             f"{quoted(window)} does not number the rows of a key by one column: use ROW_NUMBER() OVER (PARTITION BY "
-            f"keys ORDER BY sequence DESC), or {_WRITE_OUT}"
+            f"keys ORDER BY sequence DESC), or {WRITE_ROWS}"
         )
     if not ordered[0].args.get("desc") or ordered[0].args.get("nulls_first"):
         raise Untranslatable(
             f"{quoted(window)} does not keep the greatest value, with null as the least: write ORDER BY … DESC NULLS "
-            f"LAST, or {_WRITE_OUT}"
+            f"LAST, or {WRITE_ROWS}"
         )
     keys = frozenset(scope.find(one).path for one in window.args.get("partition_by") or ())
     return Newest(keys, scope.find(ordered[0].this).path)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from skipstone_cli.translating.dialects import Dialect
 from skipstone_cli.translating.literals import Zone, is_literal, literal_text
-from skipstone_cli.translating.names import Scope, is_column
+from skipstone_cli.translating.names import SOURCE, Scope, is_column
 from skipstone_cli.translating.refusals import Untranslatable, only, quoted
 
 _SUM, _PRODUCT, _UNARY, _ATOM = range(4)
@@ -55,6 +55,8 @@ class Values:
         match bare:
             case exp.Null():
                 return "null", _ATOM
+            case exp.Column() | exp.Var() if bare.sql().upper() == "DEFAULT":
+                raise Untranslatable(self._default())
             case _ if is_literal(bare):
                 text = literal_text(bare, self.zone)
                 return text, _UNARY if text.startswith("-") else _ATOM
@@ -70,6 +72,11 @@ class Values:
                 return f"-{text}" if strength == _ATOM else f"-({text})", _UNARY
             case _:
                 return self._call(bare), _ATOM
+
+    def _default(self) -> str:
+        is_insert = [side.name for side in self.scope.sides] == [SOURCE]
+        way_out = "leave out the column, which then gets it" if is_insert else "write the value that the table gives it"
+        return f"DEFAULT is not a value of a MergeJob: {way_out}"
 
     def _arithmetic(self, node: exp.Expr) -> tuple[str, int]:
         only(node, "this", "expression", "typed", "safe")
@@ -94,7 +101,9 @@ class Values:
             case exp.Concat() if not node.args.get("coalesce"):
                 only(node, "expressions", "safe")
                 return self._listed("concat", node.expressions)
-            case exp.Round() if self.dialect.rounds:
+            case exp.Round():
+                if not self.dialect.rounds:
+                    raise Untranslatable(f"{quoted(node)} follows rules of {self.dialect.name}: {_WRITE_OUT}")
                 only(node, "this", "decimals")
                 return self._listed("round", [node.this, node.args.get("decimals") or exp.Literal.number(0)])
             case exp.Cast():
