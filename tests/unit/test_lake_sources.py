@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from skipstone_core.errors import LakeError
-from skipstone_local.lake.frames import write_parquet
-from skipstone_local.lake.sources import UPLOADS, Uploads
+from skipstone_local.lake.frames import open_reader, write_parquet
+from skipstone_local.lake.sources import MAX_PATHS, UPLOADS, Uploads
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 
@@ -64,10 +64,28 @@ def test_no_row_at_all_is_a_source(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "rows.parquet") == ROWS.slice(0, 0)
 
 
+def test_every_name_of_every_row_is_a_column(tmp_path: Path) -> None:
+    rows = [{"id": 1}, {"price": 5, "id": 2}, {"note": "n", "id": 3}]
+    write_parquet(rows, tmp_path / "rows.parquet")
+    found = pq.read_table(tmp_path / "rows.parquet")
+    assert found.to_pylist() == [{"id": None, "price": None, "note": None, **row} for row in rows]
+    assert found.schema == open_reader(rows).schema
+
+
+def test_floats_of_16_bits_get_32(tmp_path: Path) -> None:
+    write_parquet(pa.table({"f": pa.array([1.5, -0.0, None], pa.float16())}), tmp_path / "rows.parquet")
+    found = pq.read_table(tmp_path / "rows.parquet")
+    assert str(found["f"].to_pylist()) == "[1.5, -0.0, None]"
+    assert found.schema.field("f").type == pa.float32()
+
+
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     for source, says in (
         (5, "a int is not a source of rows: give paths"),
         (pd.Timestamp("2026-01-01"), "a Timestamp is not a source of rows"),
+        (pd.DataFrame({"v": [1, "a"]}), "cannot be read as rows of Arrow: Could not convert 'a'"),
+        (pd.DataFrame([[1, 2]], columns=["v", "v"]), "Duplicate column names found"),
+        ([{"v": 1}, {"v": "a"}], "cannot be read as rows of Arrow"),
         (pa.table({"at": pa.array([1], pa.timestamp("ns"))}), "cannot be written as Parquet"),
     ):
         with pytest.raises(LakeError, match=says):
@@ -81,6 +99,7 @@ def test_files_outside_are_linked_and_files_inside_stay(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", ".hidden.csv", "_SUCCESS"):
         (outside / name).write_text("id\n1\n")
     (root / "landing" / "c[x].parquet").write_text("")
+    (root / "landing" / "d.csv").write_text("id\n1\n")
     uploads = Uploads(root)
     assert uploads.bring(str(outside), "one") == {
         "format": "Csv", "paths": ["uploads/one"], "options": {"header": "true"}
@@ -90,6 +109,34 @@ def test_files_outside_are_linked_and_files_inside_stay(tmp_path: Path) -> None:
     assert pattern == {"format": "Csv", "paths": ["uploads/two"], "options": {"delimiter": ";"}}
     inside = uploads.bring([root / "landing" / "c[x].parquet"], "three")
     assert inside == {"format": "Parquet", "paths": ["landing/c[[]x].parquet"]}
-    for source, says in ((outside / "x.csv", "names no file"), ([outside / "a.csv", root / "landing"], "one format")):
+    twice = uploads.bring([outside, outside / "a.csv", outside / ".." / "landing" / "b.csv"], "twice")
+    assert len(list((root / twice["paths"][0]).iterdir())) == 2
+    for source, says in (
+        (outside / "x.csv", "names no file"),
+        ([outside / "a.csv", root / "landing"], "one format"),
+        ([outside / "a.csv", root / "landing" / "d.csv"], "name the two kinds in two calls"),
+    ):
         with pytest.raises(LakeError, match=says):
             uploads.bring(source, "four")
+
+
+def test_files_inside_keep_their_names_however_many_they_are_and_whatever_link_leads_there(tmp_path: Path) -> None:
+    """By these names a job knows what another one has loaded."""
+    root = tmp_path / "root"
+    for folder in ("many", "rest"):
+        (root / folder).mkdir(parents=True)
+        for number in range(MAX_PATHS + 1):
+            (root / folder / f"{number}.csv").write_text("id\n1\n")
+    (tmp_path / "link").symlink_to(root)
+    uploads = Uploads(tmp_path / "link")
+    for name in (root, tmp_path / "link"):
+        assert uploads.bring(name / "rest" / "7.csv", "one")["paths"] == ["rest/7.csv"]
+        assert uploads.bring(name / "many", "two")["paths"] == ["many"]
+        some = [name / "many" / "*.csv", name / "rest" / "1?.csv"]
+        assert uploads.bring(some, "three")["paths"] == ["many", *(f"rest/{number}.csv" for number in range(10, 20))]
+        with pytest.raises(LakeError, match="name whole folders, or name the files in several calls"):
+            uploads.bring(
+                [*[name / "rest" / f"{number}.csv" for number in range(MAX_PATHS + 1)][:-1], name / "many/1.csv"],
+                "four",
+            )
+    assert uploads.jobs() == []

@@ -25,22 +25,42 @@ def open_reader(source: Any) -> Any:
         return source
     if isinstance(source, pa.RecordBatch):
         return pa.Table.from_batches([source]).to_reader()
-    if isinstance(source, list) and all(isinstance(row, dict) for row in source):
-        return pa.Table.from_pylist(source).to_reader()
-    if type(source).__module__.partition(".")[0] == "pandas" and type(source).__name__ == "DataFrame":
-        keep_index = any(name is not None for name in source.index.names)
-        return pa.Table.from_pandas(source, preserve_index=keep_index).to_reader()
-    for give in (_of_iceberg, _of_methods):
-        if (reader := give(source)) is not None:
-            return reader
-    if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source)
+    try:
+        for give in (_of_rows, _of_pandas, _of_iceberg, _of_methods, _of_stream):
+            if (reader := give(source)) is not None:
+                return reader
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise LakeError(
+            "InvalidSpec",
+            f"the source cannot be read as rows of Arrow: {' '.join(map(str, error.args))}",
+            "give each column a name of its own and values of one type",
+        ) from error
     raise LakeError(
         "InvalidSpec",
         f"a {type(source).__name__} is not a source of rows",
         "give paths of files, an Arrow table, a pandas or Polars frame, a DuckDB relation, a PyIceberg table or a list "
         "of dictionaries",
     )
+
+
+def _of_rows(source: Any) -> Any:
+    """Of a list of dictionaries, which may have different names: what a row lacks is null."""
+    import pyarrow as pa
+
+    if not isinstance(source, list) or not all(isinstance(row, dict) for row in source):
+        return None
+    names = dict.fromkeys(name for row in source for name in row)
+    return pa.table({name: pa.array([row.get(name) for row in source]) for name in names}).to_reader()
+
+
+def _of_pandas(source: Any) -> Any:
+    """Of a frame of pandas; its index if that has a name."""
+    import pyarrow as pa
+
+    if type(source).__module__.partition(".")[0] != "pandas" or type(source).__name__ != "DataFrame":
+        return None
+    keep_index = any(name is not None for name in source.index.names)
+    return pa.Table.from_pandas(source, preserve_index=keep_index).to_reader()
 
 
 def _of_iceberg(source: Any) -> Any:
@@ -58,17 +78,26 @@ def _of_methods(source: Any) -> Any:
     return source.scanner().to_reader() if callable(getattr(source, "scanner", None)) else None
 
 
+def _of_stream(source: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_stream(source) if hasattr(source, "__arrow_c_stream__") else None
+
+
 def write_parquet(source: Any, path: Path) -> None:
     """Write all rows of a source to a file. Raises LakeError and OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     reader = open_reader(source)
+    # Iceberg has no floats of 16 bits; those of 32 hold all of them.
+    half = (field.with_type(pa.float32()) if pa.types.is_float16(field.type) else field for field in reader.schema)
+    schema = pa.schema(half)
     try:
         with pq.ParquetWriter(
-            path, reader.schema, compression=COMPRESSION, store_schema=False, coerce_timestamps="us"
+            path, schema, compression=COMPRESSION, store_schema=False, coerce_timestamps="us"
         ) as writer:
-            for table in _groups(reader):
+            for table in (group.cast(schema) for group in _groups(reader)):
                 # A little more than a group is one, and no group of a few rows behind it.
                 size = table.num_rows if table.num_rows < 2 * GROUP_ROWS else GROUP_ROWS
                 writer.write_table(table, row_group_size=size)

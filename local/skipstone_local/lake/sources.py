@@ -21,6 +21,8 @@ from skipstone_local.lake.frames import write_parquet
 
 #: Where sources of this room lie below the Warehouse's root; a folder for each job, by its name.
 UPLOADS = "uploads"
+#: As many paths as the source of a job takes.
+MAX_PATHS = 64
 INVALID = "InvalidSpec"
 FORMATS = {
     ".csv": "Csv", ".tsv": "Csv", ".json": "Json", ".jsonl": "Json", ".ndjson": "Json", ".parquet": "Parquet",
@@ -32,9 +34,13 @@ HEADER = {"header": "true"}
 
 @dataclass(frozen=True)
 class Uploads:
-    """The folder of sources of one Warehouse. ``root``: that of the Warehouse."""
+    """The folder of sources of one Warehouse. ``root``: that of the Warehouse, whatever links lead there."""
 
     root: Path
+
+    def __post_init__(self) -> None:
+        """Files are compared by where they are."""
+        object.__setattr__(self, "root", self.root.resolve())
 
     def bring(self, source: Any, job: str, *, format: str = "", options: dict[str, str] | None = None) -> JsonObject:
         """``spec.source`` of the job: paths, a path pattern or a list of them, or rows. Raises LakeError, OSError."""
@@ -57,13 +63,35 @@ class Uploads:
         return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
 
     def _placed(self, files: Sequence[Path], job: str) -> list[str]:
-        """Where the job finds the files: each where it is, or all in a folder."""
-        if all(file.is_relative_to(self.root) for file in files) and len(files) <= 64:
-            return [self._relative(file) for file in files]
+        """Where the job finds the files: each where it is, or all in a folder. Raises LakeError."""
+        inside = [file for file in files if file.is_relative_to(self.root)]
+        if len(inside) == len(files):
+            return self._named(files)
+        if inside:
+            raise LakeError(
+                INVALID,
+                f"{inside[0]} lies in lake.files and other files of the source do not",
+                "name the two kinds in two calls",
+            )
         folder = self._folder(job)
         for place, file in enumerate(files):
             _link(file, folder / f"{place:05d}-{file.name.lstrip('._')}")
         return [self._relative(folder)]
+
+    def _named(self, files: Sequence[Path]) -> list[str]:
+        """Files below the root by their paths; if these are many, by the folders that hold nothing else."""
+        places = list(files)
+        if len(files) > MAX_PATHS:
+            chosen = set(files)
+            whole = {folder for folder in {file.parent for file in files} if chosen.issuperset(_list_folder(folder))}
+            places = list(dict.fromkeys(file.parent if file.parent in whole else file for file in files))
+        if len(places) > MAX_PATHS:
+            raise LakeError(
+                INVALID,
+                f"{len(files)} files of lake.files are named one by one, and a job takes {MAX_PATHS} paths",
+                "name whole folders, or name the files in several calls",
+            )
+        return [self._relative(place) for place in places]
 
     def _folder(self, job: str) -> Path:
         folder = self.root / UPLOADS / job
@@ -83,12 +111,12 @@ def _is_path(source: Any) -> bool:
 
 
 def find_files(names: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The files that paths name, those of folders and patterns among them, in order. Raises LakeError."""
+    """The files that paths name, those of folders and patterns among them, in order, each once. Raises LakeError."""
     files: list[Path] = []
     for name in names:
         path = Path(name).expanduser().absolute()
         if path.is_dir():
-            found = [file for file in sorted(path.iterdir()) if file.is_file() and file.name[0] not in "._"]
+            found = _list_folder(path)
         elif path.exists():
             found = [path]
         else:
@@ -97,8 +125,13 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[Path]:
             found = sorted(file for match in matches if (file := Path(match)).is_file())
         if not found:
             raise LakeError("SourceNotFound", f"{name} names no file", "correct the path or the pattern")
-        files += found
-    return files
+        # A link of a file's own is followed by nobody here: what it leads to may lie outside of the root.
+        files += [file.parent.resolve() / file.name for file in found]
+    return list(dict.fromkeys(files))
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.iterdir()) if file.is_file() and file.name[0] not in "._"]
 
 
 def find_format(files: Sequence[Path]) -> str:
