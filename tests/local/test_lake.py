@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 import skipstone
 from skipstone_cli.__main__ import main as skipstone_main
+from skipstone_cli.kinds import LOAD_JOB, TABLE
+from skipstone_local.client.objects import Selection
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -79,9 +82,9 @@ def _refuse(lake: Any) -> None:
     for wrong, reason, says in (
         (lambda: lake.read("sales.orders", "tint = 1"), "InvalidSpec", "tint"),
         (lambda: lake.read("sales.other"), "TableNotFound", "make it by lake.table"),
-        (lambda: lake.table("sales.orders", {"order_id": "long", "nested": "map"}), "Invalid", "nested types"),
+        (lambda: lake.table("sales.orders", {"order_id": "long", "nested": "map"}), "InvalidSpec", "nested types"),
         (lambda: lake.load("sales.orders", "nothing/*.csv"), "SourceNotFound", "correct the path"),
-        (lambda: lake.merge(rows, into="sales.orders", keys=[]), "Invalid", "keys"),
+        (lambda: lake.merge(rows, into="sales.orders", keys=[]), "InvalidSpec", "keys"),
         (lambda: skipstone.open(lake.path, warehouse="sea"), "WarehouseNotFound", "which has lake"),
     ):
         with pytest.raises(skipstone.LakeError) as refused:
@@ -97,3 +100,45 @@ def _ask_by_command(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as ended:
         skipstone_main()
     assert ended.value.code == 0
+
+
+def test_a_call_fails_whole_and_goes_on_whoever_serves_the_folder(tmp_path: Path) -> None:
+    first, second = skipstone.open(tmp_path / "lake"), skipstone.open(tmp_path / "lake")
+    with first, second, ThreadPoolExecutor() as pool:
+        first.table("s.t", {"id": "long", "v": "string"}, primary_key="id")
+        _fail_to_change(first)
+        _fail_to_load(first)
+        assert first.table("s.t", {"w": "int"}).rows == 0
+        assert first.read("s.t").schema.names == ["id", "v", "w"]
+        loading = pool.submit(second.load, "s.t", [{"id": 1}, {"id": 2, "w": 5}])
+        first.close()
+        assert loading.result().rows == 2
+        found = second.read("s.t").sort_by("id").to_pylist()
+        assert found == [{"id": 1, "v": None, "w": None}, {"id": 2, "v": None, "w": 5}]
+        with pytest.raises(skipstone.LakeError, match=r"the lake is closed: open it again by skipstone\.open"):
+            first.tables()
+
+
+def _fail_to_change(lake: Any) -> None:
+    """What a table cannot become is not asked for any more, and a table that cannot be made is not there."""
+    before = lake._requests.find(TABLE, "s-t")["spec"]
+    with pytest.raises(skipstone.LakeError, match="cannot become required"):
+        lake.table("s.t", {"v": "string"}, primary_key="v")
+    assert lake._requests.find(TABLE, "s-t")["spec"] == before
+    with pytest.raises(skipstone.LakeError, match="Day cannot be made"):
+        lake.table("s.u", {"id": "long"}, partition_by="day(id)")
+    assert [table.name for table in lake.tables()] == ["s.t"]
+
+
+def _fail_to_load(lake: Any) -> None:
+    """A load that waits for a table that has failed does not begin once the table is fixed."""
+    before = lake._requests.find(TABLE, "s-t")["spec"]
+    broken = {"columns": [{**before["columns"][0], "type": "string"}, *before["columns"][1:]]}
+    changed = lake._requests.patch(TABLE, "s-t", {"spec": broken})
+    with pytest.raises(skipstone.LakeError):
+        lake._requests.wait(TABLE, changed)
+    with pytest.raises(skipstone.LakeError, match="cannot become string"):
+        lake.load("s.t", [{"id": "7"}])
+    assert lake._requests.list_objects(LOAD_JOB, Selection(namespace="default"))["items"] == []
+    assert list((lake.files / "uploads").iterdir()) == []
+    lake._requests.patch(TABLE, "s-t", {"spec": before})

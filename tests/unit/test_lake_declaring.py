@@ -16,6 +16,7 @@ from skipstone_local.lake.declaring import (
     build_keys,
     build_partitioning,
     build_sort_order,
+    lay_columns,
     parse_identifier,
     resource_name,
 )
@@ -111,10 +112,22 @@ def test_names_of_objects_differ_as_names_of_tables_do() -> None:
         with pytest.raises(LakeError, match=r"is not the name of a table: write NAMESPACE\.NAME"):
             parse_identifier(wrong)
     assert resource_name("sales", "orders") == "sales-orders"
-    names = [("sales", "Orders"), ("sales", "orders_"), ("sales", "orders"), ("sales", "o" * 100), ("s", "o" * 101)]
+    names = [
+        ("sales", "Orders"), ("sales", "orders_"), ("sales", "orders"), ("sales", "o" * 100), ("s", "o" * 101),
+        ("sales-orders",), ("sales-eu", "orders"), ("sales", "eu-orders"), ("a.b", "c"), ("a", "b.c"),
+    ]  # fmt: skip
     made = [resource_name(*name) for name in names]
     assert len(set(made)) == len(made)
     assert all(len(name) <= 47 and name == name.lower() for name in made)
+
+
+def test_columns_of_a_table_stay_when_some_are_given() -> None:
+    known = [{"name": "id", "type": "long", "required": True, "doc": "d"}, {"name": "v", "type": "string"}]
+    given = build_columns({"w": "int", "id": "long"}, [])
+    assert lay_columns(known, given) == [*known, {"name": "w", "type": "int"}]
+    assert lay_columns((), given) == given
+    changed = lay_columns(known, build_columns({"v": "long"}, ["v"]))
+    assert changed == [known[0], {"name": "v", "type": "long", "required": True}]
 
 
 def test_what_is_declared_is_a_table() -> None:

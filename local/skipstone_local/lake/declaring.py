@@ -6,6 +6,7 @@ Pure; knows Arrow's types, and PyIceberg's schemas by what they have in common w
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,8 @@ _CALL = re.compile(r"\s*(?P<transform>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,\s*)?(?P<
 _ORDER = re.compile(
     r"\s*(?P<column>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE
 )
-_PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+#: What can be joined by dashes and taken apart again.
+_WORD = re.compile(r"[a-z0-9]+")
 
 
 def parse_identifier(name: str) -> tuple[str, str]:
@@ -40,9 +42,23 @@ def resource_name(*parts: str) -> str:
     """A name that an object of Kubernetes can have, the same for the same parts, and no other's."""
     text = "-".join(parts)
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_NAME].rstrip("-")
-    if plain == text and _PLAIN.fullmatch(text):
+    if plain == text and all(map(_WORD.fullmatch, parts)):
         return plain
-    return f"{plain or 'x'}-{hashlib.sha256('.'.join(parts).encode()).hexdigest()[:6]}"
+    return f"{plain or 'x'}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]}"
+
+
+def table_resource(name: str) -> str:
+    """The name of a new Table for the table ``name``. Raises LakeError."""
+    namespace, last = parse_identifier(name)
+    return resource_name(last) if "." not in name else resource_name(namespace, last)
+
+
+def lay_over(spec: JsonObject, fields: Mapping[str, object] | None) -> JsonObject:
+    """``spec`` with further fields; those of a part that both have lie beside each other."""
+    for field, value in (fields or {}).items():
+        own = spec.get(field)
+        spec[field] = {**own, **value} if isinstance(own, dict) and isinstance(value, Mapping) else value
+    return spec
 
 
 def build_columns(schema: Any, primary_key: Sequence[str]) -> list[JsonObject]:
@@ -56,6 +72,14 @@ def build_columns(schema: Any, primary_key: Sequence[str]) -> list[JsonObject]:
         fields = list(arrow_schema(schema))
         pairs = [(field.name, iceberg_type(field), not field.nullable or field.name in primary_key) for field in fields]
     return [{"name": name, "type": kind, **({"required": True} if required else {})} for name, kind, required in pairs]
+
+
+def lay_columns(known: Sequence[JsonObject], given: Sequence[JsonObject]) -> list[JsonObject]:
+    """The columns of a table that is there with those that are given: others stay, new ones come last."""
+    columns = {column["name"]: column for column in known}
+    for column in given:
+        columns[column["name"]] = {**columns.get(column["name"], {}), **column}
+    return list(columns.values())
 
 
 def arrow_schema(schema: Any) -> Any:

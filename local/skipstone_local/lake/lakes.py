@@ -10,6 +10,7 @@ import atexit
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of
 from skipstone_cli.views.outcomes import find_maintain_end
 from skipstone_cli.views.standings import is_stale
-from skipstone_core.errors import LakeError
+from skipstone_core.errors import LakeError, LakeTimeout
 from skipstone_core.ids import MAINTAIN_ANNOTATION
 from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
@@ -32,8 +33,11 @@ from skipstone_local.lake.declaring import (
     build_keys,
     build_partitioning,
     build_sort_order,
+    lay_columns,
+    lay_over,
     parse_identifier,
     resource_name,
+    table_resource,
 )
 from skipstone_local.lake.reading import ReadRequest, TableReader, claim_folder, local_warehouse, table_ref
 from skipstone_local.lake.results import (
@@ -52,6 +56,8 @@ from skipstone_local.places import RootFolder
 
 #: Jobs of calls go this long after their end; until then, reports show them.
 KEPT_SECONDS = 7 * 86400
+#: How long the job of a call that failed gets to go. One that is being deleted begins no run.
+DELETE_SECONDS = 30.0
 BadRecords = Literal["Fail", "Redirect", "Drop"]
 
 
@@ -136,30 +142,30 @@ class Lake:
         partition_by: str | Sequence[str] = (),
         sort_by: str | Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        fields: Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> LakeTable:
         """Make the table ``NAMESPACE.NAME``, or add columns to it; without a schema, how it is. Raises LakeError.
 
         ``schema``: a mapping of columns to Iceberg's types, a schema of Arrow or PyIceberg, or rows that have one.
-        ``partition_by``: such as ``"month(ordered_at)"``; ``sort_by``: such as ``"price desc"``; ``timeout``: seconds.
+        ``partition_by``: such as ``"month(ordered_at)"``; ``sort_by``: such as ``"price desc"``; ``fields``: more of a
+        Table's spec; ``timeout``: seconds.
         """
-        keys = _listed(primary_key)
+        keys, known = _listed(primary_key), self._find_table(name)
+        if known is None and schema is None:
+            raise _no_table(name)
+        columns = build_columns(schema, keys) if schema is not None else []
         spec: JsonObject = {
-            "columns": build_columns(schema, keys) if schema is not None else None,
+            "columns": lay_columns(entries_of(known, "spec", "columns"), columns) if columns else None,
             "primaryKey": keys,
             "partitioning": build_partitioning(_listed(partition_by)),
             "sortOrder": build_sort_order(_listed(sort_by)),
             "properties": dict(properties or {}),
         }
-        given = {field: value for field, value in spec.items() if value}
-        known = self._find_table(name)
-        if known is None and schema is None:
-            raise _no_table(name)
+        given = lay_over({field: value for field, value in spec.items() if value}, fields)
         if known is None:
-            applied = self._requests.create(TABLE, _table_resource(name), {**self._identity(name), **given})
-        else:
-            applied = self._requests.patch(TABLE, name_of(known), {"spec": given}) if given else known
-        return table_state(self._requests.wait(TABLE, applied, seconds=timeout))
+            return self._make(name, given, timeout)
+        return self._change(known, given, timeout)
 
     def tables(self) -> list[LakeTable]:
         """All tables of the Warehouse, by name."""
@@ -195,7 +201,7 @@ class Lake:
             **({"include": _listed(include)} if include else {}),
             **({"buckets": buckets} if buckets is not None else {}),
         }
-        name = resource_name(name_of(known), "by", *columns)
+        name = resource_name(*name_of(known).split("-"), "by", *columns)
         applied = self._requests.apply(INDEX, name, spec)
         return index_state(self._requests.wait(INDEX, applied, _is_synced, timeout))
 
@@ -222,7 +228,7 @@ class Lake:
         name = _job_name(known, "load")
         spec = self._source(source, name, format, options, mapping)
         spec |= {"tableRef": {"name": name_of(known)}, "badRecords": {"policy": bad_records}}
-        return load_result(self._run(LOAD_JOB, name, _laid_over(spec, fields), timeout))
+        return load_result(self._run(LOAD_JOB, name, lay_over(spec, fields), timeout))
 
     def merge(  # noqa: PLR0913 - one for each part of a merge
         self,
@@ -264,7 +270,7 @@ class Lake:
         }
         spec |= {field: value for field, value in clauses.items() if value}
         spec |= {"tableRef": {"name": name_of(known)}, "keys": build_keys(keys)}
-        return merge_result(self._run(MERGE_JOB, name, _laid_over(spec, fields), timeout))
+        return merge_result(self._run(MERGE_JOB, name, lay_over(spec, fields), timeout))
 
     # --- rows out ---
 
@@ -327,6 +333,32 @@ class Lake:
 
     # --- parts ---
 
+    def _make(self, name: str, given: JsonObject, timeout: float | None) -> LakeTable:
+        """Create a Table. One that cannot be made is taken back."""
+        applied = self._requests.create(TABLE, table_resource(name), {**self._identity(name), **given})
+        try:
+            return table_state(self._requests.wait(TABLE, applied, seconds=timeout))
+        except LakeTimeout:
+            raise
+        except LakeError:
+            with suppress(LakeError):
+                self._requests.patch(TABLE, name_of(applied), {"spec": {"reclaimPolicy": "Retain"}})
+                self._requests.delete(TABLE, name_of(applied), timeout)
+            raise
+
+    def _change(self, known: JsonObject, given: JsonObject, timeout: float | None) -> LakeTable:
+        """Change a Table. What it cannot become is taken back, or all that needs the table would wait."""
+        applied = self._requests.patch(TABLE, name_of(known), {"spec": given}) if given else known
+        try:
+            return table_state(self._requests.wait(TABLE, applied, seconds=timeout))
+        except LakeTimeout:
+            raise
+        except LakeError:
+            before = {field: known["spec"].get(field) for field in given}
+            with suppress(LakeError):
+                self._requests.patch(TABLE, name_of(known), {"spec": before})
+            raise
+
     def _run(self, kind: ResourceKind, name: str, spec: JsonObject, timeout: float | None) -> JsonObject:
         """The job when it has ended well. What it read is removed once it can begin no more attempt."""
         try:
@@ -336,12 +368,24 @@ class Lake:
             raise
         try:
             return self._requests.wait(kind, created, seconds=timeout)
+        except LakeTimeout:
+            raise
+        except LakeError:
+            # A job that waits for what has failed would run once that is fixed, although its call has failed.
+            if not self._has_ended(kind, name):
+                with suppress(LakeError):
+                    self._requests.delete(kind, name, DELETE_SECONDS)
+            raise
         finally:
             if self._has_ended(kind, name):
                 self._forget(name)
 
     def _has_ended(self, kind: ResourceKind, name: str) -> bool:
-        job = self._requests.find(kind, name)
+        """Whether a job can begin no more attempt; False if nobody can be asked."""
+        try:
+            job = self._requests.find(kind, name)
+        except LakeError:
+            return False
         return job is None or bool(text_of(job, "status", "completionTime"))
 
     def _source(
@@ -429,21 +473,8 @@ def _listed(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _table_resource(name: str) -> str:
-    namespace, last = parse_identifier(name)
-    return resource_name(last) if "." not in name else resource_name(namespace, last)
-
-
 def _job_name(table: JsonObject, what: str) -> str:
     return f"{name_of(table)}-{what}-{secrets.token_hex(4)}"
-
-
-def _laid_over(spec: JsonObject, fields: Mapping[str, object] | None) -> JsonObject:
-    """``spec`` with further fields; those of the source beside what it has."""
-    for field, value in (fields or {}).items():
-        own = spec.get(field)
-        spec[field] = {**own, **value} if isinstance(own, dict) and isinstance(value, Mapping) else value
-    return spec
 
 
 def _no_table(name: str) -> LakeError:

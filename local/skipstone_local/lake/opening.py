@@ -17,7 +17,7 @@ from skipstone_local.client.manifests import read_manifests
 from skipstone_local.client.objects import Objects, Selection
 from skipstone_local.lake.lakes import Lake, LakeParts, make_lake
 from skipstone_local.lake.reading import TableReader
-from skipstone_local.lake.serving import LakeService
+from skipstone_local.lake.serving import NOT_SERVED, LakeService
 from skipstone_local.lake.settling import Requests
 from skipstone_local.places import RootFolder
 
@@ -51,7 +51,7 @@ def open_lake(
         service = LakeService(root)
         service.start()
         failing.callback(service.stop)
-        requests = Requests(_connect(service, namespace), service, namespace)
+        requests = Requests(service, namespace, lambda: _connect(service, namespace))
         ready = requests.wait(WAREHOUSE, _find_warehouse(requests, warehouse))
         failing.pop_all()
     return make_lake(LakeParts(root, requests, reader, ready))
@@ -62,7 +62,7 @@ def _connect(service: LakeService, namespace: str) -> Objects:
         login = load_login(Access(kubeconfig=str(service.kubeconfig), namespace=namespace))
         return Objects(Transport(login), namespace)
     except CliError as error:
-        raise LakeError("NotServed", str(error)) from error
+        raise LakeError(NOT_SERVED, str(error)) from error
 
 
 def _find_warehouse(requests: Requests, wanted: str) -> JsonObject:

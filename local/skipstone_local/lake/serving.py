@@ -16,6 +16,8 @@ from skipstone_core.errors import LakeError
 from skipstone_local.places import RootFolder
 
 SERVES, SERVED = "serves", "served by another process"
+#: The reason of errors about a folder that nobody serves.
+NOT_SERVED = "NotServed"
 CHILD = "skipstone_local.lake.child"
 #: How long the process gets to end by itself.
 END_SECONDS = 30.0
@@ -27,6 +29,7 @@ class LakeService:
 
     root: RootFolder
     process: subprocess.Popen[str] | None = None
+    is_closed: bool = False
 
     @property
     def kubeconfig(self) -> Path:
@@ -53,16 +56,27 @@ class LakeService:
         process.communicate()
         if said != SERVED:
             why = said or "it ended at once"
-            raise LakeError("NotServed", f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
+            raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
 
     def keep(self) -> None:
-        """Start the process again if it has ended. Raises LakeError."""
-        if self.process is not None and self.process.poll() is not None:
-            self.stop()
+        """Serve the folder again if whoever served it has ended, this process or another one. Raises LakeError."""
+        self.check_open()
+        if self.process is None or self.process.poll() is not None:
+            self._end()
             self.start()
 
+    def check_open(self) -> None:
+        """Raise LakeError if the lake was closed."""
+        if self.is_closed:
+            again = f"open it again by skipstone.open({str(self.root.path)!r})"
+            raise LakeError(NOT_SERVED, "the lake is closed", again)
+
     def stop(self) -> None:
-        """End the process and what it runs; a run that is cut off goes on when the folder is served again."""
+        """End the process and what it runs, for good; a cut off run goes on when the folder is served again."""
+        self.is_closed = True
+        self._end()
+
+    def _end(self) -> None:
         if self.process is None:
             return
         process, self.process = self.process, None

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from skipstone_cli.errors import CliError, NotFound, Refused, Unreachable
 from skipstone_cli.kinds import API_VERSION, JOB_KINDS, TABLE, WAREHOUSE, ResourceKind
-from skipstone_cli.reading import JsonObject, name_of, text_of
+from skipstone_cli.reading import JsonObject, entries_of, name_of, number_of, text_of
 from skipstone_cli.views.standings import Assessment, State, conditions_of, is_stale, judge
 from skipstone_core.errors import LakeError, LakeTimeout
+from skipstone_core.reasons import Reason
 from skipstone_core.remedies import find_remedy
 
 from skipstone_local.client.objects import Objects, Selection
 from skipstone_local.client.resources import Resource
-from skipstone_local.lake.serving import LakeService
+from skipstone_local.lake.serving import NOT_SERVED, LakeService
 
 #: Seconds between two looks at an object, and between two looks at what it waits for.
 PAUSE, LOOK_PAUSE = 0.1, 2.0
+#: Statuses of an API server that refuses what is asked for as it stands.
+INVALID = (400, 422)
 Done = Callable[[JsonObject], bool]
 Answer = TypeVar("Answer")
 
 
 @dataclass
 class Requests:
-    """The objects of a lake. ``namespace``: in which they are."""
+    """The objects of a lake. ``connect``: gives a client of whoever serves them; ``namespace``: in which they are."""
 
-    objects: Objects
     service: LakeService
     namespace: str
+    connect: Callable[[], Objects]
+    objects: Objects = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Connect. Raises LakeError."""
+        self.objects = self.connect()
 
     def resource(self, kind: ResourceKind) -> Resource:
         """The kind as it is served."""
@@ -70,7 +78,21 @@ class Requests:
         """The object after it was created. Raises LakeError."""
         metadata = {"name": name, "namespace": self.namespace}
         manifest = {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": spec}
-        return self._told(lambda: self.objects.create(self.resource(kind), manifest))
+        asked = 0
+
+        def create() -> JsonObject:
+            nonlocal asked
+            asked += 1
+            resource = self.resource(kind)
+            try:
+                return self.objects.create(resource, manifest)
+            except Refused as error:
+                if asked > 1 and error.reason == "AlreadyExists":
+                    # The server died behind the first request, whose answer was lost.
+                    return self.objects.get(resource, self.namespace, name)
+                raise
+
+        return self._told(create)
 
     def patch(self, kind: ResourceKind, name: str, change: JsonObject) -> JsonObject:
         """The object after a merge patch. Raises LakeError."""
@@ -86,7 +108,10 @@ class Requests:
     def wait(
         self, kind: ResourceKind, obj: JsonObject, done: Done | None = None, seconds: float | None = None
     ) -> JsonObject:
-        """The object when it is ``done``, by default as its spec asks. Raises LakeError when it never will be."""
+        """The object when it is ``done``, by default as its spec asks.
+
+        Raises LakeError when it never will be, and LakeTimeout when nobody answers any more.
+        """
         done = done or (lambda found: is_done(kind, found))
         name, end, next_look = name_of(obj), None if seconds is None else time.monotonic() + seconds, 0.0
         while not done(obj):
@@ -94,7 +119,7 @@ class Requests:
             if standing.failed and not is_stale(obj):
                 raise failure(kind, name, standing)
             now = time.monotonic()
-            if now >= next_look:
+            if now >= next_look and standing.state is State.WAITING:
                 self._look_around(kind, obj)
                 next_look = now + LOOK_PAUSE
             if end is not None and now >= end:
@@ -105,11 +130,22 @@ class Requests:
                     "it goes on while the lake is open; wait longer by timeout=",
                 )
             time.sleep(PAUSE)
-            found = self.find(kind, name)
-            if found is None:
-                raise LakeError("NotFound", f"{kind.name} {name} was deleted", "ask again")
-            obj = found
+            obj = self._look_again(kind, name)
         return obj
+
+    def _look_again(self, kind: ResourceKind, name: str) -> JsonObject:
+        """The object as it is now. Raises LakeError if it is gone, LakeTimeout if nobody can be asked."""
+        try:
+            found = self.find(kind, name)
+        except LakeError as error:
+            raise LakeTimeout(
+                error.reason,
+                f"nobody can say how far {kind.name} {name} is ({error.sentence})",
+                "it goes on when the folder is opened again",
+            ) from error
+        if found is None:
+            raise LakeError("NotFound", f"{kind.name} {name} was deleted", "ask again")
+        return found
 
     def _look_around(self, kind: ResourceKind, obj: JsonObject) -> None:
         """Raise LakeError for a Table or Warehouse that has failed: what needs it would wait for ever."""
@@ -124,26 +160,34 @@ class Requests:
 
     def _told(self, ask: Callable[[], Answer]) -> Answer:
         """What ``ask`` gives, though the server may have to be started again. Raises LakeError, NotFound."""
+        self.service.check_open()
         try:
             try:
                 return ask()
             except Unreachable:
                 self.service.keep()
+                # Whoever serves the folder now may do so at another address.
+                self.objects = self.connect()
                 return ask()
         except NotFound:
             raise
         except Refused as error:
-            raise LakeError(error.reason, error.said) from error
+            reason = Reason.INVALID_SPEC if error.status in INVALID else error.reason
+            raise LakeError(reason, error.said, find_remedy(reason)) from error
         except CliError as error:
-            raise LakeError("Refused", str(error)) from error
+            raise LakeError(NOT_SERVED, str(error)) from error
 
 
 def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
-    """Whether the object is as its spec asks."""
+    """Whether the object is as its spec asks: a Table stays Ready while its newest spec is applied."""
     if is_stale(obj):
         return False
     state = judge(kind, obj).state
-    return state is (State.COMPLETE if kind in JOB_KINDS else State.READY)
+    if kind in JOB_KINDS:
+        return state is State.COMPLETE
+    ready = [one for one in entries_of(obj, "status", "conditions") if text_of(one, "type") == "Ready"]
+    generation = number_of(obj, "metadata", "generation") or 0
+    return state is State.READY and all((number_of(one, "observedGeneration") or 0) >= generation for one in ready)
 
 
 def failure(kind: ResourceKind, name: str, standing: Assessment) -> LakeError:
