@@ -6,6 +6,7 @@ The planes and the command line never meet, but all see the core.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -29,3 +30,32 @@ def test_no_two_public_classes_share_a_name(plane: str) -> None:
                 homes[node.name].append(str(path.relative_to(ROOT)))
     assert len(homes) > 100
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def _replaced() -> frozenset[str]:
+    """The names that the glossary of CONTRIBUTING.md replaces."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("| Instead of the name | Use |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)
+    return frozenset(name.strip() for row in rows for name in row.split(",") if not name.startswith("-"))
+
+
+def _names(path: Path) -> frozenset[str]:
+    """Modules, functions, classes, variables and parameters that a file makes."""
+    names = {path.stem}
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.add(name)
+    return frozenset(name.strip("_") for name in names)
+
+
+def test_code_has_no_name_that_the_glossary_replaces() -> None:
+    replaced = _replaced()
+    assert {"glance", "Lanes"} <= replaced
+    packages = sorted({package for packages in PLANES.values() for package in packages})
+    paths = [path for package in packages for path in sorted(package.rglob("*.py"))]
+    assert {
+        str(path.relative_to(ROOT)): sorted(_names(path) & replaced) for path in paths if _names(path) & replaced
+    } == {}

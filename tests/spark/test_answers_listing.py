@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone.tables.answers.listing import AT_ONCE, TooMany, ahead, all_tables, list_tables_up_to, load_others
 from skipstone.tables.catalogs import OwnSqlCatalog
+from skipstone.tables.resolution import find_table
 from skipstone.tables.sharing.places import find_overlap, find_sharing
-from skipstone.tables.whereabouts import find_table
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 from sqlalchemy import insert

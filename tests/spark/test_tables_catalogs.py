@@ -18,8 +18,8 @@ from skipstone.tables.catalogs import OwnSqlCatalog, load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.namespaces import find_mark, mark_namespace
+from skipstone.tables.resolution import Lost, find_table
 from skipstone.tables.shaping.schemas import Declaration, Ownership, ensure_table
-from skipstone.tables.whereabouts import Lost, find_table
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,

@@ -9,7 +9,7 @@ from skipstone_core.codec import encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.history.commits import (
     MAX_RECORD_BYTES,
-    UNTOLD,
+    UNREPORTED,
     Aborted,
     Absent,
     AlreadyCommitted,
@@ -78,7 +78,7 @@ def test_a_rejected_path_too_long_to_keep_gives_way_to_the_counts() -> None:
         (Absent(), None),
         (Present(RECORD, 7), AlreadyCommitted(RECORD)),
         (RolledBack(RECORD), Reason.ROLLED_BACK),
-        (Untold(RECORD), Unknown(UNTOLD)),
+        (Untold(RECORD), Unknown(UNREPORTED)),
         (Aborted(7), Reason.ABORTED),
     ],
     ids=["absent", "present", "rolled back", "untold", "aborted"],

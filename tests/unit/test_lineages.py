@@ -84,7 +84,7 @@ def test_what_a_lineage_tells_is_true_and_without_expiry_it_tells_all(taken: lis
         for commit in table.ours:
             told = lineage.standing(commit)
             truth = Standing.APPLIED if commit in applied else Standing.ROLLED_BACK
-            assert told is truth or (told is Standing.UNTOLD and table.expired)
+            assert told is truth or (told is Standing.UNREPORTED and table.expired)
 
 
 @given(steps)
@@ -114,7 +114,7 @@ def test_files_that_are_still_there_tell_what_metadata_cannot() -> None:
         Standing.ROLLED_BACK,
         Standing.APPLIED,
         Standing.APPLIED,
-        Standing.UNTOLD,
+        Standing.UNREPORTED,
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_lineage_is_bounded_and_errs_towards_doubt() -> None:
     corrections = dict.fromkeys(range(2, 402, 2), Standing.ROLLED_BACK)
     lineage = plan_corrections(Lineage(1000), corrections)
     assert len(lineage.spans) == MAX_SPANS
-    assert lineage.standing(2) is lineage.standing(3) is Standing.UNTOLD
+    assert lineage.standing(2) is lineage.standing(3) is Standing.UNREPORTED
     assert (lineage.standing(400), lineage.standing(399)) == (Standing.ROLLED_BACK, Standing.APPLIED)
 
 

@@ -14,9 +14,9 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import JsonObject
 from skipstone_operator.reconcilers.index import decide as decide_index
-from skipstone_operator.reconcilers.observes import has_untold_commits
+from skipstone_operator.reconcilers.observes import has_unreported_commits
 from skipstone_operator.reconcilers.table import decide
-from skipstone_operator.reconcilers.tablestatus import find_untold
+from skipstone_operator.reconcilers.tablestatus import find_unreported
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus, Rest
 from skipstone_operator.worlds.worlds import JobWorld
@@ -158,11 +158,11 @@ def test_a_run_that_began_before_a_commit_may_have_looked_before_it() -> None:
     early = told(RunKind.OBSERVE, metadata=mark(5))
     late = told(RunKind.OBSERVE, begun=-HOUR / 4, metadata=mark(5))
     known = subject(objects.observed_table(), status_after(early, jobs=jobs))
-    assert has_untold_commits(known)
-    assert find_untold(table_world(known, jobs=jobs), known.status) == ended_at  # its pod is gone
+    assert has_unreported_commits(known)
+    assert find_unreported(table_world(known, jobs=jobs), known.status) == ended_at  # its pod is gone
     told_of = subject(objects.observed_table(), status_after(early, late, table=known, jobs=jobs))
-    assert not has_untold_commits(told_of)
-    assert find_untold(table_world(told_of, jobs=jobs), told_of.status) is None
+    assert not has_unreported_commits(told_of)
+    assert find_unreported(table_world(told_of, jobs=jobs), told_of.status) is None
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from skipstone_operator.ports import JsonObject, Key, Refused, UpdateAnswer
+from skipstone_operator.reconcilers.passes.cachesafe import is_cache_safe
 from skipstone_operator.reconcilers.passes.showing import only_shows, takes_back
-from skipstone_operator.reconcilers.passes.sightings import is_seen
 from skipstone_operator.worlds.steps import PutStatus
 
 from tests.unit.kube_double import MemoryKube
@@ -174,4 +174,4 @@ WRITER = {"uid": "u", "run": ""}
 def test_a_late_cache_is_enough_for_what_was_seen_of_a_pod(
     kind: str, old: dict[str, Any], new: dict[str, Any], seen: bool
 ) -> None:
-    assert is_seen(PutStatus(object={"kind": kind, "status": old}, status=new)) is seen
+    assert is_cache_safe(PutStatus(object={"kind": kind, "status": old}, status=new)) is seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from skipstone_operator.reconcilers.runs.requests import find_misfit
+from skipstone_operator.reconcilers.runs.requests import find_invalid_setting
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.rules.sparkconf import SETTINGS, find_conf_problems
 
@@ -45,7 +45,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in REFUSED for value in REFUSED[name]])
 def test_a_value_that_no_run_starts_with_is_refused_by_name_and_way_out(name: str, value: str) -> None:
-    finding = find_misfit(subject(objects.warehouse(spark={"conf": {name: value}})))
+    finding = find_invalid_setting(subject(objects.warehouse(spark={"conf": {name: value}})))
     assert finding is not None
     assert finding.message.startswith(f"spec.spark.conf[{name}]: ")
     assert ": write" in finding.message
@@ -54,7 +54,7 @@ def test_a_value_that_no_run_starts_with_is_refused_by_name_and_way_out(name: st
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in ACCEPTED for value in ACCEPTED[name]])
 def test_a_value_that_spark_takes_is_taken(name: str, value: str) -> None:
-    assert find_misfit(subject(objects.warehouse(spark={"conf": {name: value}}))) is None
+    assert find_invalid_setting(subject(objects.warehouse(spark={"conf": {name: value}}))) is None
 
 
 @pytest.mark.parametrize("name", SETTINGS)

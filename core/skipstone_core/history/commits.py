@@ -20,7 +20,7 @@ _DERIVED = frozenset({"rowsRead", "rowsMatching", "rowsSuperseded", "rowsUnmatch
 _SPARSE = frozenset({"rowsUnmatchedDeletes", "rowsUnmatchedUpdates", "rowsWaiting"})
 #: Counts of merges that say most.
 _MOST = frozenset({"rowsSource", "rowsUpdated", "rowsDeleted", "rowsInserted", "rowsRejected", "rowsLoaded", "segment"})
-UNTOLD = (
+UNREPORTED = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
     "expired; look for its rows in the table, and delete the job."
 )
@@ -127,7 +127,7 @@ def find_outcome(state: TxnState) -> Outcome | None:
             message = "The commit of this job was rolled back in the table; create a new job to apply it again."
             return Conflicted(Reason.ROLLED_BACK, message)
         case Untold():
-            return Unknown(UNTOLD)
+            return Unknown(UNREPORTED)
         case Aborted():
             return Conflicted(Reason.ABORTED, "This job was given up and fenced off before it committed.")
 

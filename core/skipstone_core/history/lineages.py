@@ -24,7 +24,7 @@ class Standing(StrEnum):
 
     APPLIED = "applied"
     ROLLED_BACK = "rolledBack"
-    UNTOLD = "untold"
+    UNREPORTED = "untold"
 
 
 @dataclass(frozen=True, order=True)
@@ -59,7 +59,7 @@ class Lineage:
     def standing(self, sequence_number: int) -> Standing:
         """How our commit of this sequence number stands; 0 is a number that nobody wrote down."""
         if not 0 < sequence_number <= self.at:
-            return Standing.UNTOLD
+            return Standing.UNREPORTED
         for span in self.spans:
             if span.first <= sequence_number <= span.last:
                 return span.standing
@@ -81,7 +81,7 @@ def plan_lineage(
         # No retained snapshot connects the head with what we know: what is older than all of them is in doubt.
         floor = min(known.at, chain[-1].sequence_number - 1)
         proof = max((number for number in alive if known.standing(number) is Standing.APPLIED), default=0)
-        doubt = [Span(proof + 1, floor, Standing.UNTOLD)] if proof < floor else []
+        doubt = [Span(proof + 1, floor, Standing.UNREPORTED)] if proof < floor else []
         spans = _capped(known.spans, min(proof, floor)) + doubt
     spans += _gaps(floor + 1, known.at, {link.sequence_number for link in chain})
     return Lineage(known.at, _bounded(spans))
@@ -99,7 +99,7 @@ def plan_corrections(lineage: Lineage, standings: Mapping[int, Standing]) -> Lin
 
 def encode_lineage(lineage: Lineage) -> str:
     """The value of the table property."""
-    marks = {Standing.ROLLED_BACK: "r", Standing.UNTOLD: "u"}
+    marks = {Standing.ROLLED_BACK: "r", Standing.UNREPORTED: "u"}
     rows = [[span.first, span.last, marks[span.standing]] for span in lineage.spans]
     seen = {"from": str(lineage.seen_from)} if lineage.seen_from is not None else {}
     return json.dumps({"at": lineage.at, "spans": rows, **seen}, separators=(",", ":"))
@@ -107,7 +107,7 @@ def encode_lineage(lineage: Lineage) -> str:
 
 def decode_lineage(text: str) -> Lineage:
     """Read what ``encode_lineage`` wrote. Raises ContractViolation when it is something else."""
-    marks = {"r": Standing.ROLLED_BACK, "u": Standing.UNTOLD}
+    marks = {"r": Standing.ROLLED_BACK, "u": Standing.UNREPORTED}
     try:
         raw = json.loads(text)
         spans = tuple(Span(int(first), int(last), marks[mark]) for first, last, mark in raw["spans"])
@@ -160,4 +160,4 @@ def _bounded(spans: list[Span]) -> tuple[Span, ...]:
     if len(joined) <= MAX_SPANS:
         return tuple(joined)
     surplus = joined[: len(joined) - MAX_SPANS + 1]
-    return (Span(surplus[0].first, surplus[-1].last, Standing.UNTOLD), *joined[len(surplus) :])
+    return (Span(surplus[0].first, surplus[-1].last, Standing.UNREPORTED), *joined[len(surplus) :])

@@ -1,7 +1,7 @@
 """Reads from the cache, writes to the API server: implements ``ports.KubeApi`` on what the watches told.
 
-What no LIST has filled yet is asked of the API server, so an answer may be old but never made up. Called by ``glance``
-through ``Ports.cached``, filled by ``feed``.
+Kinds that no LIST has filled yet are read from the API server, so an answer may be old but never made up. Called by
+``cachedpass`` through ``Ports.cached``, filled by ``feed``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from skipstone_operator.ports import EventType, Refused, Requeue
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.launch import delete_pod, discard
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
-from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
+from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, find_invalid_setting, plan_drop_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, or_rest, put_status, record_end
 from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
@@ -218,11 +218,11 @@ class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
     def block(self) -> Judgement | None:
         """No pod can be built from the Warehouse."""
         warehouse = self.world.warehouse
-        misfit = find_misfit(warehouse) if warehouse is not None else None
-        if warehouse is None or misfit is None:
+        invalid = find_invalid_setting(warehouse) if warehouse is not None else None
+        if warehouse is None or invalid is None:
             return None
-        message = f"the drop cannot start: correct Warehouse {warehouse.meta.name!r}: {misfit.message}"
-        return fails(PROGRESSING, misfit.reason, message)
+        message = f"the drop cannot start: correct Warehouse {warehouse.meta.name!r}: {invalid.message}"
+        return fails(PROGRESSING, invalid.reason, message)
 
     def look(self) -> float | None:
         """The deadline of the deletion, and of an image that cannot be pulled."""

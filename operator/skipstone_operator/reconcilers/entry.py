@@ -10,12 +10,12 @@ from datetime import timedelta
 
 from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, Key, Ports, Reading, Refused, Requeue
-from skipstone_operator.reconcilers.glance import glance
+from skipstone_operator.reconcilers.cachedpass import cached_pass
 from skipstone_operator.reconcilers.passes.failures import WriteRefused, tell_failure
-from skipstone_operator.reconcilers.passes.farewell import let_go
 from skipstone_operator.reconcilers.passes.passview import PassView
 from skipstone_operator.reconcilers.passes.perform import perform
 from skipstone_operator.reconcilers.passes.showing import is_saying, show
+from skipstone_operator.reconcilers.passes.termination import let_go
 from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
 from skipstone_operator.reconcilers.turns import Turn, find_turn
 from skipstone_operator.worlds.steps import Apply, Create, PutFinalizers, PutStatus, Step
@@ -42,7 +42,7 @@ async def reconcile(key: Key, ports: Ports) -> Requeue:
 
 
 async def _reconcile_readable(key: Key, ports: Ports) -> Requeue:
-    if (rest := await glance(key, ports)) is not None:
+    if (rest := await cached_pass(key, ports)) is not None:
         return rest
     try:
         return await _act(key, ports)

@@ -142,9 +142,9 @@ def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
     if past_time(table.status.observed_time, world.setting.now) is None:
         return _ask_delay(world, table)
     unknown = [
-        _ask_delay(world, index) for index in world.indexes.get(table.meta.name, ()) if is_in_the_dark(table, index)
+        _ask_delay(world, index) for index in world.indexes.get(table.meta.name, ()) if needs_observation(table, index)
     ]
-    asked = is_of_unknown_health(table) or has_untold_commits(table)
+    asked = is_of_unknown_health(table) or has_unreported_commits(table)
     return earliest(*unknown, _ask_delay(world, table) if asked else None, _refresh_delay(world, table))
 
 
@@ -163,7 +163,7 @@ def is_of_unknown_health(table: TableSubject) -> bool:
     return not told and (observed or table.status.applied_generation == table.meta.generation)
 
 
-def has_untold_commits(table: TableSubject) -> bool:
+def has_unreported_commits(table: TableSubject) -> bool:
     """Whether a job or a maintain run may have committed and told nothing, and no run has looked since or will."""
     last, looked = table.status.last_maintain_run, parse_time(table.status.observed_time)
     silent = last is not None and last.result in (RunResult.LOST, RunResult.UNKNOWN)
@@ -172,7 +172,7 @@ def has_untold_commits(table: TableSubject) -> bool:
     return table.status.writer is None and (table.status.untold_time is not None or is_silent)
 
 
-def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:
+def needs_observation(table: TableSubject, index: IndexSubject) -> bool:
     """Whether nothing but an observe run will tell how far the index is: no reindex starts by itself."""
     status, spec = index.status, index.spec
     idle = spec.suspend or spec.maintenance is Maintenance.MANUAL

@@ -30,7 +30,7 @@ from skipstone_operator.conditions import (
     unknown,
     without,
 )
-from skipstone_operator.reconcilers.jobs.facts import find_block, find_stranger
+from skipstone_operator.reconcilers.jobs.facts import find_block, find_foreign_owner
 from skipstone_operator.reconcilers.jobs.status import is_finished
 from skipstone_operator.reconcilers.maintenance.health import show
 from skipstone_operator.reconcilers.maintenance.judging import judge_healthy
@@ -210,7 +210,7 @@ def written(
 
 def put_written(world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement) -> PutStatus | None:
     """The status write with conditions, whoever is the writer."""
-    status = replace(status, untold_time=find_untold(world, status))
+    status = replace(status, untold_time=find_unreported(world, status))
     ready, healthy = judge_ready(world, table, status), judge_healthy(world, table, status)
     if healthy is None:
         status = replace(status, conditions=without(status.conditions, HEALTHY))
@@ -218,7 +218,7 @@ def put_written(world: TableWorld, table: TableSubject, status: TableStatus, pro
     return put_status(table, judged(status, table, judgements, world.setting.now))
 
 
-def find_untold(world: TableWorld, status: TableStatus) -> str | None:
+def find_unreported(world: TableWorld, status: TableStatus) -> str | None:
     """When the job that committed last ended, while ``status`` does not tell of its commit; None when it does.
 
     The pod of a job may be gone before anybody reads what it says of the table, and may fail to say it.
@@ -234,8 +234,9 @@ def find_untold(world: TableWorld, status: TableStatus) -> str | None:
     if ended is None or world.table is None:
         return None
     doubt = may_miss(ended, world.table.meta.uid, world.pods)
-    was_untold = doubt is None and status.untold_time == last.completion_time  # until a run tells that began after it
-    return last.completion_time if doubt or was_untold or looked is None or looked < ended else None
+    # Until a run reports that began after it
+    was_unreported = doubt is None and status.untold_time == last.completion_time
+    return last.completion_time if doubt or was_unreported or looked is None or looked < ended else None
 
 
 def _has_committed(world: TableWorld, job: JobStatus) -> bool:
@@ -377,7 +378,7 @@ def _is_begun(job: JobWorld) -> bool:
 
 
 def _is_able(job: JobWorld) -> bool:
-    if find_stranger(job) is not None:
+    if find_foreign_owner(job) is not None:
         return False
     if _is_begun(job):
         return True

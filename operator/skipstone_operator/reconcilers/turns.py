@@ -1,6 +1,6 @@
 """What is to be done for a key: the world is gathered, its decider asked.
 
-Called by the glance with the cache and by the entry with the API server. Reads only.
+Called by ``cachedpass`` with the cache and by ``entry`` with the API server. Reads only.
 """
 
 from __future__ import annotations

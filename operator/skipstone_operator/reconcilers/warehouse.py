@@ -18,7 +18,7 @@ from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
 from skipstone_operator.reconcilers.planning.deciding import decide_planning
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import UNDERWAY, Policy, decide_refused
-from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_misfit, plan_check_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_invalid_setting, plan_check_run
 from skipstone_operator.reconcilers.runs.statuses import (
     first_write,
     judged,
@@ -90,7 +90,7 @@ def find_own_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> 
     """Why nothing can start that uses the Warehouse's own catalog and storage."""
     if (bad := validate_spec(warehouse.kind, warehouse.spec)) is not None:
         return Finding(bad.reason, bad.message)
-    return find_misfit(warehouse) or _claim_obstacle(warehouse, claim)
+    return find_invalid_setting(warehouse) or _claim_obstacle(warehouse, claim)
 
 
 def _claim_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> Finding | None:

@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, TableRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.history.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
+from skipstone_core.history.commits import UNREPORTED, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.reporting.leftout import recall_unused
@@ -17,7 +17,7 @@ from skipstone.runs.reporting.states import report_state
 from skipstone.runs.settled import forget_job
 from skipstone.tables.catalogs import open_known_catalog
 from skipstone.tables.committing.commits import CommitPorts, abort_txn
-from skipstone.tables.whereabouts import Lost, find_table
+from skipstone.tables.resolution import Lost, find_table
 
 
 def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
@@ -63,7 +63,7 @@ def _report(reporter: Reporter, state: TxnState | None) -> JobReport:
         case Aborted():
             return _absent(reporter, Reason.ABORTED, "The commit is not in the table and never will be.")
         case Untold():
-            return _unknown(reporter, UNTOLD)
+            return _unknown(reporter, UNREPORTED)
     return _unknown(reporter, "The table could not be asked whether the commit landed.")
 
 

@@ -16,7 +16,7 @@ from skipstone_operator.reconcilers.jobs.facts import MAIN_KINDS, WAIT_POLL
 from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed, waiting, written
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, delete_pod, find_live
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
-from skipstone_operator.reconcilers.runs.requests import RunPlan, find_misfit, plan_confirm_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan, find_invalid_setting, plan_confirm_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest
 from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun, LastRun
 from skipstone_operator.resources.jobstatus import JobStatus
@@ -123,9 +123,9 @@ def plan_confirm(world: JobWorld) -> RunPlan | str:
         return "whether the commit landed is not known: the Table that the job was for is gone; delete the job"
     if place.warehouse is None:
         return "whether the commit landed is not known: the Warehouse is gone; create it again or delete the job"
-    if (misfit := find_misfit(place.warehouse)) is not None:
+    if (invalid := find_invalid_setting(place.warehouse)) is not None:
         name = place.warehouse.meta.name
-        return f"whether the commit landed is not known: correct Warehouse {name!r}: {misfit.message}"
+        return f"whether the commit landed is not known: correct Warehouse {name!r}: {invalid.message}"
     return plan_confirm_run(world.job, place, place.table, place.warehouse, world.setting)
 
 

@@ -20,7 +20,7 @@ from skipstone_operator.reconcilers.jobs.facts import (
     deadline_left,
     deadline_message,
     find_block,
-    find_stranger,
+    find_foreign_owner,
     plan_run,
     retry_message,
     table_uid,
@@ -154,7 +154,7 @@ class AttemptPolicy(Policy[JobStatus]):
             return Finding(Reason.DEADLINE_EXCEEDED, deadline_message(world))
         if table is not None and table.deleting:
             return Finding(Reason.TABLE_NOT_FOUND, f"Table {table.meta.name!r} is being deleted")
-        return find_stranger(world)
+        return find_foreign_owner(world)
 
     def look(self) -> float | None:
         """The deadline of the job."""

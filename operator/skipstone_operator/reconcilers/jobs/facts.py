@@ -20,14 +20,14 @@ WAIT_POLL = 60.0
 
 def find_block(world: JobWorld) -> Finding | None:
     """What else has to change before the job may start a run."""
-    if (stranger := find_stranger(world)) is not None:
-        return stranger
+    if (foreign_owner := find_foreign_owner(world)) is not None:
+        return foreign_owner
     if (finding := find_table_finding(world.job.spec.table_ref.name, world.place.table)) is not None:
         return finding
     return find_warehouse_block(world) or find_location_block(world) or world.turn
 
 
-def find_stranger(world: JobWorld) -> Finding | None:
+def find_foreign_owner(world: JobWorld) -> Finding | None:
     """Whether the Table is another one than the job began on: there the job's commit would not be found."""
     status, table = world.job.status, world.place.table
     if table is None or not status.launched or status.table_uid in ("", table.meta.uid):

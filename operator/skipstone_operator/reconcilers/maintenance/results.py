@@ -42,7 +42,7 @@ def with_end(
 ) -> TableStatus:
     """``status`` without its maintain run, and with what became of each step that it was asked for."""
     told = {step.step: _told(step, current, now) for step in steps}
-    silent = {step: _untold(current, verdict, now, step) for step in status.maintain_steps if step not in told}
+    silent = {step: _unreported(current, verdict, now, step) for step in status.maintain_steps if step not in told}
     known = {one.step: one for one in status.last_maintenance}
     results = {**known, **silent, **told}
     answered = status.maintain_request if verdict.ending is not Ending.LOST else ""
@@ -70,7 +70,7 @@ def _told(step: StepReport, current: CurrentRun, now: datetime) -> StepResult:
     )
 
 
-def _untold(current: CurrentRun, verdict: Verdict, now: datetime, step: MaintenanceStep) -> StepResult:
+def _unreported(current: CurrentRun, verdict: Verdict, now: datetime, step: MaintenanceStep) -> StepResult:
     """A run that ended well and says nothing of a step did it; any other has left it undone."""
     done = verdict.ending is Ending.SUCCEEDED and not current.stop_reason
     reason = Reason.COMMITTED if done else verdict.reason

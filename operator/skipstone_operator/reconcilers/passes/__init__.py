@@ -1,4 +1,5 @@
 """The two ends of a pass: reading the world before a decision, and writing the step that was decided.
 
-Called by ``entry``, ``glance`` and ``turns``; deciders take only ``failures`` from here. Must not decide for a kind.
+Called by ``entry``, ``cachedpass`` and ``turns``; deciders take only ``failures`` from here. Must not decide for a
+kind.
 """

@@ -18,7 +18,7 @@ from skipstone_operator.manifests import conf_map_name, driver_pod_name
 from skipstone_operator.manifests.planning import PLANNING_KINDS, server_name
 from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
-from skipstone_operator.reconcilers.passes.formers import find_formers
+from skipstone_operator.reconcilers.passes.orphans import find_orphaned_pods
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
     IDENTIFIER_FIELD,
@@ -204,7 +204,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     observers = await near.list_observers(place.warehouse)
     run = await reader.read_run(table.status.current_run, table.meta.uid)
     maintain = await reader.read_run(table.status.maintain_run, table.meta.uid)
-    told = _with_run((*children.pods, *observers, *await _list_formers(table, place, ports)), run)
+    told = _with_run((*children.pods, *observers, *await _list_orphaned_pods(table, place, ports)), run)
     return TableWorld(
         key=key,
         setting=setting,
@@ -220,12 +220,12 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     )
 
 
-async def _list_formers(table: TableSubject, place: Place, ports: Ports) -> tuple[PodFacts, ...]:
-    """Drivers of an earlier Table of the same table. A glance starts nothing, so it does not ask for them."""
-    glances = ports.cached is not None and ports.kube is ports.cached
-    if glances or table.status.table_uuid or place.warehouse is None:
+async def _list_orphaned_pods(table: TableSubject, place: Place, ports: Ports) -> tuple[PodFacts, ...]:
+    """Drivers of an earlier Table of the same table. A cached pass starts nothing, so it does not read them."""
+    is_cached = ports.cached is not None and ports.kube is ports.cached
+    if is_cached or table.status.table_uuid or place.warehouse is None:
         return ()
-    pods = await find_formers(table, place.warehouse, ports.kube)
+    pods = await find_orphaned_pods(table, place.warehouse, ports.kube)
     now = ports.clock.now()
     return tuple(pod for pod in pods if settle(pod, now, ports.timing).live)
 

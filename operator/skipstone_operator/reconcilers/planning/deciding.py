@@ -20,9 +20,9 @@ from skipstone_operator.ports import JsonObject, Refused, Requeue
 from skipstone_operator.reconcilers.planning.judging import (
     RETRY_SECONDS,
     find_claim_obstacle,
+    judge_foreign_owner,
     judge_refusal,
     judge_rollout,
-    judge_stranger,
     keep_silent,
     seconds_to_retry,
     tell,
@@ -96,7 +96,7 @@ def _write(world: WarehouseWorld, manifest: JsonObject, beforehand: tuple[JsonOb
         message = f"waiting until {found.kind} {found.name!r} is deleted"
         return or_rest(tell(world, fails(PLANNING_READY, Reason.REPLICAS_PENDING, message)), GOING_POLL)
     if not found.is_owned_by(world.warehouse.meta.uid):
-        return or_rest(tell(world, judge_stranger(found)), POLL)
+        return or_rest(tell(world, judge_foreign_owner(found)), POLL)
     if found.hash == manifest["metadata"]["annotations"][MANIFEST_HASH_ANNOTATION]:
         return None
     return Apply(object=_laid_over(manifest, found.raw), beforehand=beforehand)

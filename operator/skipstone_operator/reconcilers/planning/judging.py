@@ -86,7 +86,7 @@ def judge_refusal(kind: str, name: str, refusal: Refused) -> Judgement:
     return fails(PLANNING_READY, reason, f"the API server refused {kind} {name!r}: {refusal.message}")
 
 
-def judge_stranger(found: ServerObject) -> Judgement:
+def judge_foreign_owner(found: ServerObject) -> Judgement:
     """The condition when an object of the server's name belongs to somebody else."""
     message = (
         f"{found.kind} {found.name!r} exists and does not belong to this Warehouse: delete it, or give the Warehouse "

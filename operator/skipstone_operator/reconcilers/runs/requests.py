@@ -158,7 +158,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
     )
 
 
-def find_misfit(warehouse: WarehouseSubject) -> Finding | None:
+def find_invalid_setting(warehouse: WarehouseSubject) -> Finding | None:
     """Why no pod can be built from the Warehouse: a setting or a field of the template that is not allowed."""
     try:
         check_spark(warehouse.spec.spark)

@@ -3,10 +3,10 @@
 Called by manifests. Manifests of one schema are decoded together: many small ones cost no more than one large one.
 Never guesses: whatever is not exactly as the schema says raises NotDecodable, and PyIceberg's reader has to judge.
 
-Where a record begins is known only once the one before it was read. So records are read from the middle: the file's
-format is spelled the same in every record and is easily found. From there the lanes read to the end of their record,
-which is where the next one begins, then from the beginnings to the middle. Every lane must arrive exactly where the
-next began, and the last of each block at the block's end; then all were read as one after another.
+A record's beginning is known only after the record before it was read. So records are read from the middle: the file's
+format is spelled the same in every record and is easily found. From there each record is read to its end, which is the
+beginning of the next one, and then from its beginning to the middle. Every record must end exactly where the next one
+begins, and the last of each block at the block's end; then the result is that of reading one after another.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from skipstone.tables.decoding.avro import (
     NotDecodable,
     parse_type,
 )
+from skipstone.tables.decoding.cursor import PADDING, Cursor, Ints
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
 from skipstone.tables.decoding.fields import DATA_FILE, FORMAT, PARTITION, Fields, Reading, map_column
-from skipstone.tables.decoding.lanes import PADDING, Ints, Lanes
 
 #: How a format is spelled, with its length before it; first as it follows a path that ends as usual.
 _SPELLINGS = (
@@ -113,13 +113,13 @@ def _read_columns(fields: Fields, containers: Sequence[Container]) -> dict[str, 
     _require(len(payload) <= _MAX_PAYLOAD and (counts > 0).all())
     middle = [field_id for field_id, _ in fields].index(FORMAT)
     anchors = _anchors(payload, int(counts.sum()))
-    tails = Reading(Lanes(payload, anchors, np.append(anchors, len(payload))[1:]), pa.py_buffer(payload))
+    tails = Reading(Cursor(payload, anchors, np.append(anchors, len(payload))[1:]), pa.py_buffer(payload))
     columns = tails.columns(fields[middle:])
-    _require((tails.lanes.at[np.cumsum(counts) - 1] == ends).all())
-    starts = np.concatenate([np.zeros(1, np.int64), tails.lanes.at])[: len(anchors)]
-    heads = Reading(Lanes(payload, starts, anchors), pa.py_buffer(payload))
+    _require((tails.cursor.at[np.cumsum(counts) - 1] == ends).all())
+    starts = np.concatenate([np.zeros(1, np.int64), tails.cursor.at])[: len(anchors)]
+    heads = Reading(Cursor(payload, starts, anchors), pa.py_buffer(payload))
     columns |= heads.columns(fields[:middle])
-    _require((heads.lanes.at == anchors).all())
+    _require((heads.cursor.at == anchors).all())
     return columns
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from skipstone.tables.decoding.avro import AvroRecord, AvroType, NotDecodable, Nullable, Repeated, Sized, Varint
-from skipstone.tables.decoding.lanes import ALL, Ints, Lanes, Rows, Spans
+from skipstone.tables.decoding.cursor import ALL, Cursor, Ints, Rows, Spans
 
 #: Field ids of the manifest format that have a part of their own in decoding.
 DATA_FILE, FORMAT, PARTITION = 2, 101, 102
@@ -22,7 +22,7 @@ Fields = tuple[tuple[int | None, AvroType], ...]
 
 
 class Turn(NamedTuple):
-    """The items that were read in one turn: in which lanes, which item of its lane each is, and their parts."""
+    """The items that were read in one turn: in which records, which item of its record each is, and their parts."""
 
     rows: Rows
     ordinals: Ints
@@ -31,9 +31,9 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """Lanes of ``payload`` that stand before a field; each method reads the field in all lanes."""
+    """A cursor over ``payload`` before a field; each method reads the field of all records."""
 
-    lanes: Lanes
+    cursor: Cursor
     payload: pa.Buffer
 
     def columns(self, fields: Fields) -> dict[str, pa.Array]:
@@ -44,45 +44,45 @@ class Reading:
                 name, read = _KNOWN[field_id]
                 found[name] = read(self, kind)
             else:
-                self.lanes.pass_over(kind)
+                self.cursor.pass_over(kind)
         return found
 
     def longs(self, kind: AvroType) -> pa.Array:
         """An optional int or long as int64."""
-        values, valid = np.zeros(len(self.lanes), np.int64), np.zeros(len(self.lanes), np.bool_)
+        values, valid = np.zeros(len(self.cursor), np.int64), np.zeros(len(self.cursor), np.bool_)
         rows, inner = self._present(kind)
         _expect(inner, Varint)
-        values[rows], valid[rows] = self.lanes.longs(rows), True
+        values[rows], valid[rows] = self.cursor.longs(rows), True
         return pa.array(values, mask=~valid)
 
     def binary(self, kind: AvroType) -> pa.Array:
         """A string or bytes as binary."""
         _expect(kind, Sized)
-        return self._cut(self.lanes.spans())
+        return self._cut(self.cursor.spans())
 
     def optional_binary(self, kind: AvroType) -> pa.Array:
         """Optional bytes as binary."""
         rows, inner = self._present(kind)
         _expect(inner, Sized)
-        where: Any = np.full(len(self.lanes), -1, np.int64)
-        spans = self.lanes.spans(rows)
+        where: Any = np.full(len(self.cursor), -1, np.int64)
+        spans = self.cursor.spans(rows)
         where[rows] = np.arange(len(spans.starts))
         return self._cut(spans).take(pa.array(where, mask=where < 0))
 
     def encoded(self, kind: AvroType) -> pa.Array:
         """The bytes of a value as they are."""
-        starts = self.lanes.at.copy()
-        self.lanes.pass_over(kind)
-        self.lanes.skip(0)
-        return self._cut(Spans(starts, self.lanes.at.copy()))
+        starts = self.cursor.at.copy()
+        self.cursor.pass_over(kind)
+        self.cursor.skip(0)
+        return self._cut(Spans(starts, self.cursor.at.copy()))
 
     def list_of_longs(self, kind: AvroType) -> pa.Array:
         """An optional list of longs."""
         rows, inner = self._present(kind)
         _require(inner == Repeated(Varint()))
-        turns = [Turn(active, place, (self.lanes.longs(active),)) for active, place in self.lanes.turns(rows)]
-        offsets, (values,) = _flatten(len(self.lanes), turns, 1)
-        missing = np.ones(len(self.lanes), np.bool_)
+        turns = [Turn(active, place, (self.cursor.longs(active),)) for active, place in self.cursor.turns(rows)]
+        offsets, (values,) = _flatten(len(self.cursor), turns, 1)
+        missing = np.ones(len(self.cursor), np.bool_)
         missing[rows] = False
         return pa.ListArray.from_arrays(_narrow(offsets), pa.array(values), mask=pa.array(missing))
 
@@ -91,10 +91,10 @@ class Reading:
         rows, inner = self._present(kind)
         _expect_pairs(inner, Varint)
         turns = []
-        for active, place in self.lanes.turns(rows):
-            keys = self.lanes.longs(active)
-            turns.append(Turn(active, place, (keys, self.lanes.longs(active))))
-        offsets, (keys, values) = _flatten(len(self.lanes), turns, 2)
+        for active, place in self.cursor.turns(rows):
+            keys = self.cursor.longs(active)
+            turns.append(Turn(active, place, (keys, self.cursor.longs(active))))
+        offsets, (keys, values) = _flatten(len(self.cursor), turns, 2)
         return map_column(offsets, keys, pa.array(values))
 
     def bounds(self, kind: AvroType) -> pa.Array:
@@ -102,15 +102,15 @@ class Reading:
         rows, inner = self._present(kind)
         _expect_pairs(inner, Sized)
         turns = []
-        for active, place in self.lanes.turns(rows):
-            keys, found = self.lanes.longs(active), self.lanes.spans(active)
+        for active, place in self.cursor.turns(rows):
+            keys, found = self.cursor.longs(active), self.cursor.spans(active)
             turns.append(Turn(active, place, (keys, found.starts, found.ends)))
-        offsets, (keys, starts, ends) = _flatten(len(self.lanes), turns, 3)
+        offsets, (keys, starts, ends) = _flatten(len(self.cursor), turns, 3)
         return map_column(offsets, keys, self._cut(Spans(starts, ends)))
 
     def _present(self, kind: AvroType) -> tuple[Rows, AvroType]:
         if isinstance(kind, Nullable):
-            return self.lanes.present(), kind.inner
+            return self.cursor.present(), kind.inner
         return ALL, kind
 
     def _cut(self, spans: Spans) -> pa.Array:
@@ -148,12 +148,12 @@ _KNOWN: dict[int | None, tuple[str, Callable[[Reading, AvroType], pa.Array]]] = 
 }
 
 
-def _flatten(lanes: int, turns: Sequence[Turn], width: int) -> tuple[Ints, list[Ints]]:
-    """Items read turn by turn as one column per part, lane after lane, and the offset at which each lane begins."""
-    counts = np.zeros(lanes, np.int64)
+def _flatten(records: int, turns: Sequence[Turn], width: int) -> tuple[Ints, list[Ints]]:
+    """Items read turn by turn as one column per part, by record, and the offset at which each record begins."""
+    counts = np.zeros(records, np.int64)
     for turn in turns:
         counts[turn.rows] += 1
-    offsets = np.zeros(lanes + 1, np.int64)
+    offsets = np.zeros(records + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     columns = [np.empty(offsets[-1], np.int64) for _ in range(width)]
     for rows, ordinals, parts in turns:
@@ -170,15 +170,15 @@ def map_column(offsets: Ints, keys: Ints, items: pa.Array) -> pa.Array:
 
 
 def _are_distinct(offsets: Ints, keys: Ints) -> bool:
-    """Whether no lane has a key twice; keys mostly ascend, so that nothing needs to be sorted."""
+    """True if no record has a key twice; keys mostly ascend, so that nothing needs to be sorted."""
     ascends = np.ones(len(keys), np.bool_)
     ascends[1:] = keys[1:] > keys[:-1]
     ascends[offsets[:-1][offsets[:-1] < len(keys)]] = True
     if ascends.all():
         return True
-    lanes = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((keys, lanes))
-    same = (np.diff(keys[order]) == 0) & (np.diff(lanes[order]) == 0)
+    records = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((keys, records))
+    same = (np.diff(keys[order]) == 0) & (np.diff(records[order]) == 0)
     return not same.any()
 
 

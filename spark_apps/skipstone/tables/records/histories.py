@@ -89,10 +89,10 @@ class History:
     def standing(self, record: TxnRecord) -> Standing:
         """How the commit of ``record`` stands. Raises OSError when manifests have to be read and cannot be."""
         told = self._told(record)
-        if told is not Standing.UNTOLD:
+        if told is not Standing.UNREPORTED:
             return told
         is_there = record.is_empty or record.snapshot_id in self._snapshots_with_files
-        return Standing.APPLIED if is_there else Standing.UNTOLD
+        return Standing.APPLIED if is_there else Standing.UNREPORTED
 
     def properties(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """What the next commit on this head sets and removes, so that later ones can tell after expiry too."""
@@ -123,7 +123,7 @@ class History:
             return Standing.APPLIED
         number = self.sequence_number(record)
         if not self._chain or (number and number >= (self._chain[-1].sequence_number or 0)):
-            return Standing.UNTOLD if number < self._lost_pick else Standing.ROLLED_BACK
+            return Standing.UNREPORTED if number < self._lost_pick else Standing.ROLLED_BACK
         return self.lineage.standing(number)
 
     @cached_property
@@ -136,11 +136,11 @@ class History:
         told = {
             self.sequence_number(record): self._told(record)
             for record in judged
-            if self.lineage.standing(self.sequence_number(record)) is Standing.UNTOLD
+            if self.lineage.standing(self.sequence_number(record)) is Standing.UNREPORTED
         }
-        picked = {self.sequence_number(r): Standing.UNTOLD for r in judged if r.snapshot_id in self._picked}
-        picked |= dict.fromkeys(self._picked_numbers(), Standing.UNTOLD)
-        picked |= {self.sequence_number(r): Standing.UNTOLD for r in judged if self._told(r) is Standing.UNTOLD}
+        picked = {self.sequence_number(r): Standing.UNREPORTED for r in judged if r.snapshot_id in self._picked}
+        picked |= dict.fromkeys(self._picked_numbers(), Standing.UNREPORTED)
+        picked |= {self.sequence_number(r): Standing.UNREPORTED for r in judged if self._told(r) is Standing.UNREPORTED}
         return plan_corrections(self.lineage, told | picked)
 
     def _picked_numbers(self) -> Iterator[int]:
@@ -170,7 +170,7 @@ class History:
         chain = [_link(one) for one in self._chain]
         known_chain = [_link(one) for one in ancestors(self._table, snapshot)] if snapshot else []
         lineage = plan_lineage(known, chain, known_chain)
-        if chain and lineage.standing(newest[0]) is Standing.UNTOLD:
+        if chain and lineage.standing(newest[0]) is Standing.UNREPORTED:
             lineage = plan_lineage(known, chain, known_chain, frozenset(self._alive()))
         return lineage
 
@@ -188,7 +188,7 @@ class History:
             return replace(decode_lineage(text), at=at)
         if all(record.sequence_number for record in self._records.values()):
             return Lineage(at)
-        return Lineage(at, (Span(1, at, Standing.UNTOLD),))  # written by a release that kept no account
+        return Lineage(at, (Span(1, at, Standing.UNREPORTED),))  # written by a release that kept no account
 
     def _alive(self) -> Iterator[int]:
         for record in self._records.values():

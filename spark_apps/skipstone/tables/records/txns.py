@@ -168,7 +168,7 @@ def _judge(table: Table, record: TxnRecord) -> TxnState:
             return Present(record, record.snapshot_id)
         case Standing.ROLLED_BACK:
             return RolledBack(record)
-        case Standing.UNTOLD:
+        case Standing.UNREPORTED:
             return Untold(record)
 
 

@@ -186,10 +186,10 @@ def _what(value: Raw, of: ReadAs) -> str:
         return f"{base}, or is written in a way that is not told: {_BYTES_REMEDY[of.rules.text]}"
     if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
         told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
-        untold = (
+        not_told = (
             ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
         )
-        return told if of.rules.text else told + untold
+        return told if of.rules.text else told + not_told
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if is_number and isinstance(of.type, _TIMES) and of.semantic is None and not of.rules.unit:
         return (

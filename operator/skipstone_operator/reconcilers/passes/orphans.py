@@ -1,4 +1,4 @@
-"""Drivers that an earlier Table left behind: they may still write the table that a new Table declares.
+"""Finds orphaned driver pods: an earlier Table left them, and they may still write the table of a new one.
 
 Called by ``gather`` for a Table of which nothing is known yet. Reads only. A Table that was deleted and created again
 has another uid, and its drivers bear the old one, so they are found by the table that their request names.
@@ -20,12 +20,12 @@ from skipstone_operator.worlds.pods import PodFacts, read_pod
 from skipstone_operator.worlds.subjects import TableSubject, WarehouseSubject
 
 
-async def find_formers(table: TableSubject, warehouse: WarehouseSubject, kube: KubeApi) -> tuple[PodFacts, ...]:
-    """Live drivers in the Warehouse that are about the declared table and belong to another Table."""
-    return tuple([pod async for pod in _formers(table, warehouse, kube)])
+async def find_orphaned_pods(table: TableSubject, warehouse: WarehouseSubject, kube: KubeApi) -> tuple[PodFacts, ...]:
+    """Return the live drivers in the Warehouse that may write the declared table and belong to another Table."""
+    return tuple([pod async for pod in _orphaned_pods(table, warehouse, kube)])
 
 
-async def _formers(table: TableSubject, warehouse: WarehouseSubject, kube: KubeApi) -> AsyncIterator[PodFacts]:
+async def _orphaned_pods(table: TableSubject, warehouse: WarehouseSubject, kube: KubeApi) -> AsyncIterator[PodFacts]:
     selector = {**DRIVER_SELECTOR, labels.WAREHOUSE_UID_LABEL: warehouse.meta.uid}
     namespace = table.meta.namespace
     for raw in await kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"}):

@@ -1,9 +1,9 @@
-"""A glance: what a pass would do by the cache, and what of it may be done on the cache's word.
+"""A pass over cached objects: decides from the watch cache and performs only the steps that are safe on late data.
 
-Called by the entry before a pass reads the API server. Nothing to write is believed, and so is a status that only says
-what is seen (``sightings``), for its resourceVersion proves that the object is the one that was judged. Whatever
-starts, adopts, stops or deletes something, and whatever takes back a condition that others rely on, is decided again on
-what the API server has now.
+Called by ``entry`` before a pass reads the API server. Two results are safe: no step at all, and a status that only
+reports what was seen (``cachesafe``), because its resourceVersion proves which object was judged. A step that starts,
+adopts, stops or deletes something, or withdraws a condition that others rely on, is decided again by a pass over the
+API server's objects.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skipstone_operator.ports import Key, KubeApi, Ports, Requeue
+from skipstone_operator.reconcilers.passes.cachesafe import is_cache_safe
 from skipstone_operator.reconcilers.passes.perform import put_shown
 from skipstone_operator.reconcilers.passes.showing import is_saying, show, takes_back
-from skipstone_operator.reconcilers.passes.sightings import is_seen
 from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
 from skipstone_operator.reconcilers.turns import find_turn
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -23,8 +23,8 @@ from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 logger = logging.getLogger(__name__)
 
 
-async def glance(key: Key, ports: Ports) -> Requeue | None:
-    """When to look again if nothing is left to do for ``key``; None when the API server has to be read."""
+async def cached_pass(key: Key, ports: Ports) -> Requeue | None:
+    """Return when to look at ``key`` again, or None if a pass has to read the API server."""
     if ports.cached is None:
         return None
     try:
@@ -32,11 +32,13 @@ async def glance(key: Key, ports: Ports) -> Requeue | None:
             # Its namespace may go away with it, and with the namespace the right to hear of anything in it.
             return None
         turn = await find_turn(key, replace(ports, kube=ports.cached))
-    except Exception as error:  # noqa: BLE001 - the pass that reads the API server meets it again, and tells it
-        logger.debug("no glance: %s", error, extra={"key": str(key)})
+    except Exception as error:  # noqa: BLE001 - the pass that reads the API server meets and reports it
+        logger.debug("no cached pass: %s", error, extra={"key": str(key)})
         return None
     steps = turn.steps if turn is not None else ()
-    if any(takes_back(step) for step in steps) or not all(isinstance(step, Rest) or is_seen(step) for step in steps):
+    if any(takes_back(step) for step in steps):
+        return None
+    if not all(isinstance(step, Rest) or is_cache_safe(step) for step in steps):
         return None
     if (telling := next((step for step in steps if isinstance(step, PutStatus) and not is_saying(step)), None)) is None:
         return await _say(steps, ports)

@@ -1,4 +1,4 @@
-"""The last word in a namespace that is being deleted: its Role may be gone before our finalizers are.
+"""Removes our finalizer in a namespace that is being deleted: its Role may be gone before our finalizers are.
 
 Called by the entry when a read was forbidden. Needs the cluster-wide right to read and update our own kinds and to
 read namespaces, which the chart gives unless it is installed without any. Touches nothing but our finalizer.

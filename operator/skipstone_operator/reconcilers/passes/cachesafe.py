@@ -1,4 +1,4 @@
-"""Statuses that tell what was seen of a pod that is there: a glance may write them on the word of the cache.
+"""Statuses that report what was seen of an existing pod: a pass over cached objects may write them.
 
 A cache can be late, but it makes nothing up: a pod that it holds was created, one that it holds as ended has ended,
 and neither is ever undone. The resourceVersion of the status proves that the object is the one that was judged. What
@@ -41,8 +41,8 @@ UNSTARTED = frozenset(
 _MAIN = (RunKind.LOAD.value, RunKind.MERGE.value)
 
 
-def is_seen(step: Step) -> bool:
-    """Whether the step only says what was seen, so that a late cache is enough for it."""
+def is_cache_safe(step: Step) -> bool:
+    """True if the step only reports what was seen, so that a late cache is enough for it."""
     if not isinstance(step, PutStatus):
         return False
     old = _part(step.object, "status")

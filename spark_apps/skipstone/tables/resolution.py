@@ -1,4 +1,4 @@
-"""Where a table is now: under its name, or wherever the catalog holds its UUID.
+"""Resolves a table by its UUID: under its known name, or under any other name in the catalog.
 
 Called by confirm runs, for which "not found" needs proof. Reads the catalog only.
 """

@@ -1,7 +1,7 @@
-"""Avro records read in lockstep: one NumPy step reads one field of all records at once.
+"""A vectorized Avro cursor: one NumPy step reads one field of all records at once.
 
-Used by the manifest decoder only. Each record is a lane with its own position in one shared payload.
-Must not know manifests. Whatever a lane finds that the format does not allow raises NotDecodable, never a wrong value.
+Used by the manifest decoder only. Each record has its own position in one shared payload. Bytes that the format does
+not allow raise NotDecodable, never a wrong value. Must not know manifests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from skipstone.tables.decoding.avro import AvroRecord, AvroType, Fixed, NotDecodable, Nullable, Repeated, Sized, Varint
 
 Ints = npt.NDArray[np.int64]
-#: Lanes by number; ALL is every lane, without the cost of naming them.
+#: Records by number; ALL is every record, without the cost of naming them.
 Rows = Ints | slice
 ALL = slice(None)
 #: Zeros that must follow a payload: a varint is fetched as two words of eight bytes.
@@ -43,18 +43,18 @@ class Spans:
     ends: Ints
 
 
-class Lanes:
-    """Reading positions in ``payload`` (which ends with PADDING), one per record; no lane may pass its limit."""
+class Cursor:
+    """Reading positions in ``payload`` (which ends with PADDING), one per record; none may pass its limit."""
 
     def __init__(self, payload: bytes, at: Ints, limits: Ints) -> None:
-        """Lanes begin at ``at``."""
+        """Start record i at byte ``at[i]``; it ends at ``limits[i]``."""
         self.at = at.copy()
         self._limits = limits
         self._bytes = np.frombuffer(payload, np.uint8)
         self._words = np.ndarray((len(payload) - 7,), np.dtype("<u8"), payload, strides=(1,))
 
     def __len__(self) -> int:
-        """Number of lanes."""
+        """Return the number of records."""
         return len(self.at)
 
     def longs(self, rows: Rows = ALL) -> Ints:
@@ -76,7 +76,7 @@ class Lanes:
         return Spans(starts, starts + sizes)
 
     def skip(self, sizes: Ints | int, rows: Rows = ALL) -> None:
-        """Pass over ``sizes`` bytes. The one step that finds a lane beyond its limit."""
+        """Pass over ``sizes`` bytes. The one step that finds a record beyond its limit."""
         ends = self.at[rows] + sizes
         _require((np.asarray(sizes) >= 0).all() and (ends <= self._limits[rows]).all())
         self.at[rows] = ends
