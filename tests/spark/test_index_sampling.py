@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from skipstone.indexes import tables
-from skipstone.indexes.asking import lookup, sampling
+from skipstone.indexes.asking import lookup, probes, rowgroups, sampling
+from skipstone.indexes.asking.hits import IndexHits
+from skipstone.indexes.asking.probes import Probe
+from skipstone.query import ReadOptions, plan_read
 from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import Lake, index_on
@@ -63,6 +68,72 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
     assert are_together or "of a sample of its entries" in used.reason
     assert (plan.funnel.read < plan.funnel.total) is are_together
     lake.assert_exact(condition)
+
+
+@pytest.mark.parametrize("is_in_store", [False, True], ids=["pages", "row groups"])
+@pytest.mark.parametrize("are_together", [False, True], ids=["keys in all files", "keys in the order of the files"])
+def test_a_reader_of_whole_files_is_told_by_few_entries_that_hits_are_everywhere(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, are_together: bool, is_in_store: bool
+) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 200)
+    monkeypatch.setattr(sampling, "FIRST_LOOK", 100)
+    if is_in_store:
+        footer = rowgroups.Footer
+        monkeypatch.setattr(rowgroups, "Footer", lambda metadata, definition, _: footer(metadata, definition))
+    looked_at: list[int] = []
+
+    def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[IndexHits, bool]:
+        looked_at.append(probe.rows)
+        return probes.read_hits(probe, are_worth_it)
+
+    monkeypatch.setattr(lookup, "read_hits", read_hits)
+    files, rows = 12, 500
+    places = np.arange(files * rows)
+    found = places if are_together else np.random.default_rng(1).permutation(places)
+    # no file is left out by its bounds
+    values = np.where(places % rows == 0, -1, np.where(places % rows == 1, 10**6, found))
+    data = pa.table({"k": values, "n": places})
+    lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // files)}).append(data)
+    lake.reindex(index_on("k"))
+    half = len(places) // 2
+    condition = f"k >= 0 and k < {half}"
+    plan = plan_read(lake.table(), condition, ReadOptions(by_position=False, whole_files=True))
+    (used,) = plan.indexes
+    assert plan.funnel.min_max == plan.funnel.total >= files
+    assert used.used is are_together
+    if are_together:
+        assert plan.funnel.read <= plan.funnel.total // 2 + 1
+        assert sum(looked_at[:-1]) < looked_at[-1] / 2
+    else:
+        assert plan.funnel.read == plan.funnel.total
+        assert sum(looked_at) < half / 4
+    paths = plan.files.files["path"].take(pa.array(plan.ordinals, pa.int64())).to_pylist()
+    left = ds.dataset([path.removeprefix("file://") for path in paths])
+    passing = (ds.field("k") >= 0) & (ds.field("k") < half)
+    assert left.count_rows(filter=passing) == np.count_nonzero((values >= 0) & (values < half))
+
+
+def test_hits_in_some_row_groups_of_all_files_are_no_gain_to_who_reads_whole_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, rows = 10, 400
+    table = lake.create(
+        pa.schema([("k", pa.int64()), ("n", pa.int64())]), properties={"write.parquet.row-group-limit": "100"}
+    )
+    for _ in range(files):
+        places = np.arange(rows)
+        # one row group of four, and bounds that leave out none
+        values = np.where(places % 100 == 0, 10**6, np.where(places % 100 == 1, -1, 50 + places // 100))
+        table.append(pa.table({"k": values, "n": places}))
+    lake.reindex(index_on("k"))
+    by_groups, whole = (
+        plan_read(lake.table(), "k > 49 and k < 51", ReadOptions(by_position=False, whole_files=is_whole))
+        for is_whole in (False, True)
+    )
+    assert by_groups.indexes[0].used
+    assert {len(groups) for groups in by_groups.row_groups.values()} == {1}
+    assert whole.indexes[0].code is index_use.NotUsed.NO_GAIN
+    assert by_groups.ordinals == whole.ordinals == tuple(range(files))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.typedef import Identifier
-from skipstone.indexes.asking import probes
+from skipstone.indexes.asking import probes, sampling
 from skipstone.indexes.found import FoundIndex, IndexHeads, IndexProblem, find_indexes
-from skipstone.query import plan_read
+from skipstone.query import ReadOptions, plan_read
 from skipstone.runs.merging.prune import PruneSite, prune_files
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone_core.indexing.choice import Offer, plan_next
@@ -170,19 +170,27 @@ CONDITIONS = [
     "(k = 1201 and n = 4) or (k = 9 and v = 9)",
     "flag = true and ((k = 1201 and n = 4) or (k = 9 and v = 9))",
 ]
-#: Whether rows are read by position, and after how many hits a look-up asks itself whether to go on.
-READERS = [(True, 64), (False, probes.FIRST_CHECK), (False, 64), (True, probes.FIRST_CHECK)]
+BY_POSITION, BY_GROUP = ReadOptions(), ReadOptions(by_position=False)
+WHOLE_FILES = ReadOptions(by_position=False, whole_files=True)
+#: What is read, and after how many hits a look-up asks itself whether to go on.
+READERS = [
+    (BY_POSITION, 64),
+    (BY_GROUP, probes.FIRST_CHECK),
+    (WHOLE_FILES, 64),
+    (BY_GROUP, 64),
+    (BY_POSITION, probes.FIRST_CHECK),
+]
 
 
 @pytest.mark.parametrize(
-    ("condition", "by_position", "first_check"),
+    ("condition", "options", "first_check"),
     [(condition, *reader) for condition, reader in zip(CONDITIONS, cycle(READERS))],
 )
 def test_a_query_reads_no_file_more_with_an_index_more(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, by_position: bool, first_check: int
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, options: ReadOptions, first_check: int
 ) -> None:
     monkeypatch.setattr(probes, "FIRST_CHECK", first_check)
-    options = lake.options if by_position else type(lake.options)(by_position=False)
+    monkeypatch.setattr(sampling, "FIRST_LOOK", first_check)
     found = {}
     for names in SUBSETS:
         monkeypatch.setattr("skipstone.query.advice.find_indexes", Only(names))

@@ -66,6 +66,10 @@ SAMPLE_KEYS = 4
 #: Row groups of an index that are read first where many may hold hits, as those of a wide range.
 SAMPLE_GROUPS = 4
 MANY_GROUPS = 3 * SAMPLE_GROUPS
+#: Entries of an index that are looked at first for a reader of whole files, and how many times more each time after:
+#: some hits in nearly every file say that all of them are no gain.
+FIRST_LOOK = 4 * 1024
+LOOK_GROWTH = 8
 #: Keys from which on a sample of them is looked up first.
 MANY_KEYS = 16 * SAMPLE_KEYS
 #: So many pages that two samples meet tell how many there are, give or take a sixth.

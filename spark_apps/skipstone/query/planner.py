@@ -100,10 +100,11 @@ def _candidates(test: Test, files: FileSet, options: ReadOptions, page_rows: int
         may_match if among is None else may_match & among,
         _sizes(files, options.reads),
         files.files["records"].to_numpy(),
-        files.row_group_counts,
+        np.ones(len(files), np.int64) if options.whole_files else files.row_group_counts,
         options.by_position,
         options.most_rows,
         page_rows,
+        options.whole_files,
     )
 
 

@@ -25,15 +25,16 @@ from skipstone.tables.filesets import FileSet
 class ReadOptions:
     """How to read. ``snapshot_id`` None: the current snapshot. ``index_namespace``: where index tables are, when not
     beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain;
-    ``most_rows``: how many single rows it takes at most, None: any number. ``reads``: the columns that are read when
-    they are known already, whoever reads them; None: all. ``heads``: what is known of the indexes of the catalog; None:
-    the catalog is asked.
+    ``whole_files``: it takes nothing less than files; ``most_rows``: how many single rows it takes at most, None: any
+    number. ``reads``: the columns that are read when they are known already, whoever reads them; None: all. ``heads``:
+    what is known of the indexes of the catalog; None: the catalog is asked.
     """
 
     snapshot_id: int | None = None
     index_namespace: str | None = None
     use_indexes: bool = True
     by_position: bool = True
+    whole_files: bool = False
     most_rows: int | None = None
     reads: tuple[str, ...] | None = None
     heads: IndexHeads | None = None

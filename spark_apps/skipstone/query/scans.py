@@ -140,6 +140,7 @@ def _options(options: ReadOptions, snapshot_id: int | None) -> ReadOptions:
         index_namespace=options.index_namespace,
         use_indexes=options.use_indexes,
         by_position=False,
+        whole_files=True,
         heads=options.heads,
     )
 

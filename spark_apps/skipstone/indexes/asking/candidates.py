@@ -34,7 +34,8 @@ class WeighedFiles:
     known).
 
     ``by_position``: whether the reader can take single rows; ``most_rows``: how many at most, None: any number.
-    ``page_rows``: rows in a page of a file, of which no part is decoded alone.
+    ``page_rows``: rows in a page of a file, of which no part is decoded alone. ``whole_files``: the reader takes
+    nothing less than a file; each counts as one row group then.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -44,6 +45,7 @@ class WeighedFiles:
     by_position: bool = True
     most_rows: int | None = None
     page_rows: int = PAGE_ROWS
+    whole_files: bool = False
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
         """What reading the candidates among some files costs."""

@@ -124,6 +124,11 @@ def by_pages(io: FileIO, parts: Sequence[EntryPart], test: Test, field_id: int) 
     groups, keys = sum(len(part.groups) for part in parts), keys_of(test, field_id)
     if not 0 < groups <= _MOST_GROUPS or not 0 < keys * len(parts) <= _GROUP_PAGES * groups:
         return list(parts)
+    return with_pages(io, parts, test, field_id)
+
+
+def with_pages(io: FileIO, parts: Sequence[EntryPart], test: Test, field_id: int) -> list[EntryPart]:
+    """``parts`` without pages in which no entry passes ``test``, whatever it asks for. Raises UnreadableIndexFile."""
     known = [key_pages(io, part.file, part.footer, part.groups) for part in parts]
     pages = PagesOfGroups([one for found in known for one in found.values()], field_id)
     mask = files_that_may_match(test, pages, {field_id: BoundsColumn(field_id, None)}) if len(pages) else _NO_PAGES

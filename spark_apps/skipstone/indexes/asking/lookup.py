@@ -19,7 +19,7 @@ from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.estimates import entries_at_least
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
-from skipstone.indexes.asking.sampling import Sample, sample_of
+from skipstone.indexes.asking.sampling import Sample, looks_of, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keytests import AllTests, AnyTest, Test, narrowed_columns, tested_columns
 
@@ -304,6 +304,9 @@ class _Asking:
     def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
         try:
+            if (everywhere := self._everywhere_at_once(probe)) is not None:
+                self.weighing.refuse(index, _everywhere(everywhere, self.candidates))
+                return None
             sample = sample_of(probe)
             if sample is not None and self.candidates.will_be_everywhere(sample.halves, sample.times):
                 self.weighing.refuse(index, _nearly_everywhere(sample))
@@ -319,6 +322,17 @@ class _Asking:
         self.weighing.take(probe)
         self.read.append((probe, len(hits.rows.keys)))
         return hits
+
+    def _everywhere_at_once(self, probe: Probe) -> IndexHits | None:
+        """The hits of a few entries that are in nearly all files already, where these are read as a whole.
+
+        Single rows, or row groups, may be a gain all the same. Raises UnreadableIndexFile.
+        """
+        for look in looks_of(probe) if self.candidates.whole_files else ():
+            hits, _ = read_hits(look, lambda _: True)
+            if not self.candidates.are_narrowed_so_far(hits):
+                return hits
+        return None
 
     def _ask_all(self, question: Conjunction) -> IndexHits | None:
         """The best part first, then the best for what it left, until none pays; None when no part leaves out much."""
