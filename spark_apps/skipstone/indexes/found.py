@@ -45,6 +45,8 @@ COVERAGE_CACHE_BYTES = 64 * 1024 * 1024
 _TABLES_KEPT = 1024
 #: About what one file of an index table takes.
 _FILE_BYTES = 512
+#: Names of index tables, each with where its metadata is.
+HeadNames = tuple[tuple[str, str], ...]
 _FOREIGN = "it was made for another table or by another version"
 
 
@@ -154,6 +156,31 @@ class IndexHeads:
                 with self._lock:
                     self._kept[key] = known
         return known
+
+
+class NotedHeads(IndexHeads):
+    """Loads heads from ``known``, and notes which were loaded: what is made by them is as good while they are the same.
+
+    ``used``: index tables by name with their metadata locations; empty while nobody has asked for them; None when some
+    could not be loaded.
+    """
+
+    def __init__(self, known: IndexHeads) -> None:
+        """Nothing is loaded yet."""
+        self._known = known
+        self.used: HeadNames | None = ()
+
+    def load(self, catalog: Catalog, table: Identifier, namespace: str | None) -> tuple[_Head, ...]:
+        """See ``IndexHeads.load``."""
+        self.used = None
+        loaded = self._known.load(catalog, table, namespace)
+        if not any(head.error for head in loaded):
+            self.used = (("loaded", ""), *((head.identifier[-1], _location(head)) for head in loaded))
+        return loaded
+
+
+def _location(head: _Head) -> str:
+    return "" if head.table is None else head.table.metadata_location
 
 
 class _Head(NamedTuple):

@@ -1,23 +1,29 @@
 """Answers ``/plan`` and ``/tasks``: a table as its caller loads it, a plan of its files, pages of tasks.
 
 Must not choose files: ``query.scans`` does. What it gives is counted before it is told: files that are left and files
-that a proof ruled out are all live files, or there is no answer.
+that a proof ruled out are all live files, or there is no answer. An answer is remembered as long as the table and its
+indexes are the same: who may load the table gets it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from skipstone_core.contract.planning import PlanningSettings
 from skipstone_core.errors import BadData, BadSpec
 
-from skipstone.indexes.found import IndexHeads
+from skipstone.caches import ByteCache
+from skipstone.indexes.found import HeadNames, IndexHeads, NotedHeads
 from skipstone.query.readplan import ReadOptions
 from skipstone.query.residuals import reads_null
 from skipstone.query.scans import PlannedScan, ScanRequest, plan_scan
@@ -41,6 +47,12 @@ _RESIDUAL_BYTES: Final = 256 * 1024
 _RENUMBERED: Final = "the files of the plan-task are numbered in another way now: plan the scan again"
 
 
+#: Memory for answers, and for one of them: who asks for more waits for the storage anyway.
+ANSWER_CACHE_BYTES: Final = 32 * 1024 * 1024
+_ANSWER_BYTES: Final = 1024 * 1024
+_ANSWER_BASE: Final = 2048
+
+
 @dataclass(frozen=True)
 class PlanAnswer:
     """The body of an answer in parts; ``total``, ``left``: live files of the snapshot, and those to read."""
@@ -48,6 +60,36 @@ class PlanAnswer:
     parts: Sequence[bytes | memoryview]
     total: int
     left: int
+
+
+@dataclass(frozen=True)
+class _KnownAnswer:
+    """An answer, what each index did for it, and the indexes that it was made by; None: they may not be the same."""
+
+    answer: PlanAnswer
+    uses: tuple[str, ...]
+    heads: HeadNames | None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes; more than there is when it is not kept."""
+        size = _ANSWER_BASE + sum(len(part) for part in self.answer.parts)
+        return size if self.heads is not None and size <= _ANSWER_BYTES else ANSWER_CACHE_BYTES + 1
+
+
+class _Question(NamedTuple):
+    """What an answer depends on besides indexes. ``planner``: by its settings and its seal; ``body``: a digest."""
+
+    planner: int
+    table: Identifier
+    uuid: str
+    metadata_location: str
+    body: bytes
+    client: str
+
+
+_answers: ByteCache[_Question, _KnownAnswer] = ByteCache("answers", ANSWER_CACHE_BYTES, lambda known: known.nbytes)
+_planners = count()
 
 
 @dataclass(frozen=True)
@@ -70,10 +112,10 @@ class ScanPlanner:
         verifier: PlanVerifier | None = None,
     ) -> None:
         self._settings, self._seal, self._measures, self._verifier = settings, seal, measures, verifier
-        self._options = ReadOptions(
-            index_namespace=settings.warehouse.index_namespace, heads=IndexHeads(_HEADS_SECONDS)
-        )
+        self._heads = IndexHeads(_HEADS_SECONDS)
+        self._options = ReadOptions(index_namespace=settings.warehouse.index_namespace, heads=self._heads)
         self._first = FirstAlone()
+        self._number = next(_planners)
 
     def plan(self, table: Table, body: bytes, client: str = "") -> PlanAnswer:
         """The answer to a request for a plan of ``table``. ``client``: how the caller's program calls itself.
@@ -81,15 +123,43 @@ class ScanPlanner:
         Raises Refused: 400 for a filter that cannot be read, 404 for a snapshot that is gone; RuntimeError when files
         are missing from the plan; and what reading manifests raises.
         """
-        request = read_scan_request(body, client)
+        if self._verifier is None:
+            known = _answers.get(
+                self._question(table, body, client),
+                lambda: self._made(table, body, client),
+                lambda found: not found.heads or found.heads == self._heads_of(table),
+            )
+        else:  # which looks into some of all answers
+            known = self._made(table, body, client)
+        self._measures.files_planned(known.answer.total, known.answer.left)
+        for did in known.uses:
+            self._measures.index_used(did)
+        return known.answer
+
+    def _question(self, table: Table, body: bytes, client: str) -> _Question:
+        digest = hashlib.blake2b(body, digest_size=32).digest()
+        uuid = str(table.metadata.table_uuid)
+        return _Question(self._number, table.name(), uuid, table.metadata_location, digest, client)
+
+    def _heads_of(self, table: Table) -> HeadNames | None:
+        """The indexes of ``table`` as they are now; None when they cannot be loaded."""
+        noted = NotedHeads(self._heads)
+        with suppress(Exception):  # the plan says what is wrong
+            noted.load(table.catalog, table.name(), self._options.index_namespace)
+        return noted.used
+
+    def _made(self, table: Table, body: bytes, client: str) -> _KnownAnswer:
+        request, heads = read_scan_request(body, client), NotedHeads(self._heads)
         with self._measures.part("plan"):
-            plan = self._planned(table, request)
+            plan = self._planned(table, request, heads)
         with self._measures.part("describe"):
             parts = self._first_page(table, plan, _described(plan, client))
-        self._count(plan)
         if self._verifier is not None:
             self._verifier.offer(table, plan)
-        return PlanAnswer(parts, len(plan.files), len(plan.ordinals))
+        answer = PlanAnswer(parts, len(plan.files), len(plan.ordinals))
+        is_whole = not any(use.is_broken for use in plan.indexes)
+        uses = ("broken" if use.is_broken else "used" if use.used else "unused" for use in plan.indexes)
+        return _KnownAnswer(answer, tuple(uses), heads.used if is_whole else None)
 
     def tasks(self, table: Table, body: bytes, client: str = "") -> PlanAnswer:
         """The page that a token stands for.
@@ -108,10 +178,10 @@ class ScanPlanner:
             tasks = _told(table, files, page.ordinals, shared)
         return PlanAnswer([b"{", *tasks, b"}"], len(files), len(page.ordinals))
 
-    def _planned(self, table: Table, request: ScanRequest) -> PlannedScan:
+    def _planned(self, table: Table, request: ScanRequest, heads: IndexHeads) -> PlannedScan:
         try:
             with self._first.entered(table.metadata_location):
-                plan = plan_scan(table, request, self._options_for(table))
+                plan = plan_scan(table, request, replace(self._options_for(table), heads=heads))
         except KeyError:
             message = f"the table has no snapshot {request.snapshot_id} any more: load the table again"
             raise Refused(404, NO_SNAPSHOT, message, outcome="absent") from None
@@ -151,12 +221,6 @@ class ScanPlanner:
             digest_of(plan.files, ordinals),
         )
         return self._seal.token(page)
-
-    def _count(self, plan: PlannedScan) -> None:
-        self._measures.files_planned(len(plan.files), len(plan.ordinals))
-        for use in plan.indexes:
-            did = "broken" if use.is_broken else "used" if use.used else "unused"
-            self._measures.index_used(did)
 
 
 def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
