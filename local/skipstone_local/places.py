@@ -42,6 +42,11 @@ class RootFolder:
         return self.path / "server.pem"
 
     @property
+    def origin(self) -> Path:
+        """The file that says where the folder was when it was served first: tables name their files by that path."""
+        return self.path / "origin"
+
+    @property
     def lock(self) -> Path:
         """The file that the process which serves the folder holds locked."""
         return self.path / "lock"

@@ -50,6 +50,7 @@ def test_the_page_is_followed(
         _ask_by_command(lake, monkeypatch)
         lake.drop("sales.orders")
         assert lake.tables() == []
+        assert [path.name for path in lake.files.rglob("*") if path.is_file()] == ["catalog.db"]
     finally:
         if "lake" in names:
             names["lake"].close()
@@ -74,6 +75,7 @@ def _look_at(lake: Any, names: dict[str, Any]) -> None:
     assert "used" not in lake.explain("sales.orders", "customer = 'c007'", use_indexes=False)
     assert list((lake.files / "uploads").iterdir()) == []
     assert lake.table("sales.orders").rows == 10_000
+    assert (lake.path / "origin").read_text() == str(lake.path)
 
 
 def _refuse(lake: Any) -> None:

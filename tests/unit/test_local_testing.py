@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import LOAD_JOB, TABLE
 from skipstone_local.client.manifests import read_manifests
 from skipstone_local.testing.cases import read_plan
 from skipstone_local.testing.judging import is_equal, judge_files, judge_object, judge_rows
+from skipstone_local.testing.pairing import pair_up
 from skipstone_local.testing.reports import Verdict, to_junit, verdict_lines
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders" / "test"
@@ -102,7 +106,24 @@ def test_rows_are_compared_in_any_order_each_as_often() -> None:
         "not expected: {id: 1, price: 9.90}, {id: 2, price: None}",
     ]
     assert judge_rows([], {"rows": []}) == []
+    # The first row that fits an expectation may be the only one that fits another.
+    several = [{"id": 1, "v": 2}, {"id": 1, "v": 3}, {"id": 2, "v": 3}]
+    assert judge_rows(several, {"rows": [{"id": 1}, {"v": 3}, {"v": 2}]}) == []
+    assert judge_rows(several, {"rows": [{"v": 3}, {"v": 3}, {"id": 1}]}) == []
+    assert judge_rows(several, {"rows": [{"id": 1}, {"id": 1}, {"v": 2}]}) == [
+        "missing: {v: 2}",
+        "not expected: {id: 2, v: 3}",
+    ]
     assert judge_files(3, 9, {"files": 1}) == ["3 of 9 files are read, not 1"]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), unique=True), max_size=6))
+def test_as_many_expectations_as_can_be_get_a_row_of_their_own(fitting: list[list[int]]) -> None:
+    pairs = pair_up(fitting)
+    assert all(row in fitting[expectation] for row, expectation in pairs.items())
+    assert len(set(pairs.values())) == len(pairs)
+    orders = itertools.permutations(range(6), len(fitting))
+    assert len(pairs) == max(sum(row in rows for row, rows in zip(order, fitting, strict=True)) for order in orders)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +140,25 @@ def test_rows_are_compared_in_any_order_each_as_often() -> None:
         ("ff", b"\xff", True),
         (None, None, True),
         (1, 1.0, True),
+        (9.9, Decimal("9.90"), True),
+        (True, Decimal(1), False),
+        (None, Decimal(1), False),
+        (float("nan"), float("nan"), True),
+        (-0.0, 0.0, True),
+        (0.1, 0.10000000149011612, False),
+        ("1", 1, False),
+        (1, "1", False),
+        ("2026-01-02T03:04:05", datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), False),
+        ("2026-01-02T04:04:05+01:00", datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), True),
+        ("2026-01-02", datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC).replace(tzinfo=None), True),
+        ("03:04:05", datetime.time(3, 4, 5), True),
+        (12, b"\x12", True),
+        ("FF", b"\xff", True),
+        ("ff", b"\xfe", False),
+        (["9.9"], [Decimal("9.90")], True),
+        ({"at": "2026-01-02"}, {"at": datetime.date(2026, 1, 2)}, True),
+        ({"at": "2026-01-02"}, {"at": datetime.date(2026, 1, 2), "b": 1}, False),
+        ([1], [True], False),
     ],
 )
 def test_values_of_yaml_stand_for_those_of_a_table(wanted: Any, seen: Any, equal: bool) -> None:

@@ -18,13 +18,14 @@ from typing import Literal, Self, TypedDict
 
 import pyarrow as pa
 from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
-from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of
+from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of, texts_of
 from skipstone_cli.views.outcomes import find_maintain_end
 from skipstone_cli.views.standings import is_stale
 from skipstone_core.errors import LakeError, LakeTimeout
 from skipstone_core.ids import MAINTAIN_ANNOTATION
 from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
+from skipstone_operator.labels import FINALIZER
 
 from skipstone_local.client.objects import Selection
 from skipstone_local.lake.declaring import (
@@ -172,12 +173,16 @@ class Lake:
         return sorted(map(table_state, self._list_tables()), key=lambda state: state.name)
 
     def drop(self, table: str, *, purge: bool = True, timeout: float | None = None) -> None:
-        """Drop the table and its indexes; with ``purge``, their files too. Raises LakeError."""
+        """Drop the table with its files, and its indexes; without ``purge``, forget it only. Raises LakeError."""
         known = self._require_table(table)
         for index in self._list_indexes(known):
             self._delete(INDEX, index, timeout)
-        policy = {"spec": {"reclaimPolicy": "Delete" if purge else "Retain"}}
-        self._delete(TABLE, self._requests.patch(TABLE, name_of(known), policy), timeout)
+        change: JsonObject = {"spec": {"reclaimPolicy": "Delete" if purge else "Retain"}}
+        if purge:
+            # The operator would put it there in a moment; a table that is deleted sooner would stay in the catalog.
+            others = [name for name in texts_of(known, "metadata", "finalizers") if name != FINALIZER]
+            change["metadata"] = {"finalizers": [*others, FINALIZER]}
+        self._delete(TABLE, self._requests.patch(TABLE, name_of(known), change), timeout)
 
     def index(  # noqa: PLR0913 - one for each part of an index
         self,

@@ -20,6 +20,7 @@ from skipstone_local.lake.reading import TableReader
 from skipstone_local.lake.serving import NOT_SERVED, LakeService
 from skipstone_local.lake.settling import Requests
 from skipstone_local.places import RootFolder
+from skipstone_local.up.entry import BadRoot, check_root
 
 NAMESPACE = "default"
 #: The Warehouse and its claim in a folder that has none.
@@ -47,6 +48,10 @@ def open_lake(
     all objects.
     """
     root = RootFolder(Path(path).expanduser().absolute())
+    try:
+        check_root(root)
+    except BadRoot as error:
+        raise LakeError("InvalidSpec", error.sentence, "open another folder") from error
     with ExitStack() as failing:
         service = LakeService(root)
         service.start()

@@ -38,17 +38,12 @@ class LakeService:
 
     def start(self) -> None:
         """Serve the folder, or find who does. Raises LakeError."""
-        self.root.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.root.log.open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, str(self.root.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                # Ctrl-C is for the program.
-                start_new_session=True,
-            )
+        try:
+            process = self._begin()
+        except OSError as error:
+            raise LakeError(
+                NOT_SERVED, f"{self.root.path} cannot be served: {error}", "open a folder that you can write to"
+            ) from error
         said = process.stdout.readline().strip() if process.stdout else ""
         if said == SERVES:
             self.process = process
@@ -57,6 +52,19 @@ class LakeService:
         if said != SERVED:
             why = said or "it ended at once"
             raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
+
+    def _begin(self) -> subprocess.Popen[str]:
+        self.root.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.root.log.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", CHILD, str(self.root.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                # Ctrl-C is for the program.
+                start_new_session=True,
+            )
 
     def keep(self) -> None:
         """Serve the folder again if whoever served it has ended, this process or another one. Raises LakeError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from skipstone_cli.kinds import ResourceKind
 from skipstone_cli.reading import JsonObject, field_of
 from skipstone_cli.views.standings import judge
+
+from skipstone_local.testing.pairing import pair_up
 
 MAX_SHOWN = 3
 
@@ -50,13 +53,10 @@ def judge_files(opened: int, total: int, wanted: Mapping[str, Any]) -> list[str]
 
 
 def _compare(rows: list[Mapping[str, Any]], wanted: list[Any]) -> Iterator[str]:
-    left, missing = list(rows), []
-    for row in wanted:
-        found = next((place for place, seen in enumerate(left) if _is_row(row, seen)), None)
-        if found is None:
-            missing.append(row)
-        else:
-            left.pop(found)
+    pairs = pair_up([[place for place, seen in enumerate(rows) if _is_row(row, seen)] for row in wanted])
+    met = set(pairs.values())
+    left = [row for place, row in enumerate(rows) if place not in pairs]
+    missing = [row for place, row in enumerate(wanted) if place not in met]
     for what, these in (("missing", missing), ("not expected", left)):
         if these:
             more = f" and {len(these) - MAX_SHOWN} more" if len(these) > MAX_SHOWN else ""
@@ -69,19 +69,33 @@ def _is_row(wanted: object, seen: Mapping[str, Any]) -> bool:
 
 
 def is_equal(wanted: object, seen: object) -> bool:
-    """Whether a value is the one that YAML says, which has no decimals, dates and times."""
+    """Whether a value is the one that YAML says, which has no decimals, dates and times. NaN equals NaN."""
+    if isinstance(seen, list) and isinstance(wanted, list):
+        return len(wanted) == len(seen) and all(map(is_equal, wanted, seen))
+    if isinstance(seen, dict) and isinstance(wanted, dict):
+        return wanted.keys() == seen.keys() and all(is_equal(wanted[name], seen[name]) for name in wanted)
     try:
-        if isinstance(seen, Decimal):
-            return Decimal(str(wanted)) == seen
-        if isinstance(seen, datetime.datetime):
-            return datetime.datetime.fromisoformat(str(wanted)) == seen
-        if isinstance(seen, datetime.date | datetime.time):
-            return type(seen).fromisoformat(str(wanted)) == seen
+        wanted = _read_as(seen, wanted)
     except (InvalidOperation, ValueError, TypeError):
         return False
-    if isinstance(seen, bytes):
-        return str(wanted) == seen.hex()
+    if isinstance(seen, float) and isinstance(wanted, float) and math.isnan(seen):
+        return math.isnan(wanted)
     return wanted == seen and isinstance(wanted, bool) == isinstance(seen, bool)
+
+
+def _read_as(seen: object, wanted: object) -> object:
+    """What YAML says as a value of the type of ``seen``. Raises InvalidOperation, ValueError, TypeError."""
+    match seen:
+        case Decimal():
+            return Decimal(str(wanted))
+        case datetime.datetime():
+            return datetime.datetime.fromisoformat(str(wanted))
+        case datetime.date() | datetime.time():
+            return type(seen).fromisoformat(str(wanted))
+        case bytes():
+            return bytes.fromhex(str(wanted))
+        case _:
+            return wanted
 
 
 def _shown(row: object) -> str:

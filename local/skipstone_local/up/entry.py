@@ -28,7 +28,11 @@ Tell = Callable[[str], None]
 
 
 class BadRoot(CliError):
-    """The root folder cannot hold tables."""
+    """The root folder cannot hold tables. ``sentence``: why, without the way out that its text has, too."""
+
+    def __init__(self, sentence: str, way_out: str) -> None:
+        super().__init__(f"{sentence}: {way_out}")
+        self.sentence = sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +85,17 @@ def prepared(folder: RootFolder) -> Iterator[OperatorProcess]:
 
 
 def check_root(folder: RootFolder) -> RootFolder:
-    """The folder, whose path becomes part of addresses of files. Raises BadRoot."""
+    """The folder, whose path becomes part of addresses of files. Raises BadRoot and OSError."""
     if misread := _MISREAD.search(str(folder.path)):
         raise BadRoot(
-            f"{str(folder.path)!r} cannot be the folder of tables, since addresses of files cannot hold "
-            f"{misread[0]!r}: choose another by --root or SKIPSTONE_LOCAL"
+            f"{str(folder.path)!r} cannot be the folder of tables, since addresses of files cannot hold {misread[0]!r}",
+            "choose another by --root or SKIPSTONE_LOCAL",
+        )
+    origin = folder.origin.read_text() if folder.origin.exists() else ""
+    if origin and origin != str(folder.path.resolve()) and any(folder.path.glob("claims/*/*/*")):
+        raise BadRoot(
+            f"{folder.path} was moved or copied from {origin}, by which its tables name their files",
+            "move it back there, or choose another folder",
         )
     return folder
 

@@ -19,6 +19,7 @@ from skipstone_local.runner.api import ApiError, Client, ServerAccess
 from skipstone_local.runner.kubelet import Runner
 from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.server import serving
+from skipstone_local.server.certificates import write_private
 from skipstone_local.up.entry import Tell, UpOptions, check_root, prepared
 from skipstone_local.up.following import NAMESPACES, Follower, choose_namespaces
 from skipstone_local.up.operators import LEASE, LEASE_NAMESPACE, OperatorFails, OperatorProcess
@@ -95,6 +96,8 @@ def serving_with(
 ) -> Iterator[Service]:
     """``serving_all`` with an operator that is prepared already."""
     with _logging(folder.log), serving(folder.path) as kubeconfig:
+        # For check_root.
+        write_private(folder.origin, str(folder.path.resolve()).encode())
         login = ServerAccess.load(kubeconfig)
         runner = Runner(folder, login, DataPlane.find(options.python, host))
         follower = Follower(login, tell, runner.count_running)
