@@ -18,7 +18,7 @@ VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.p
 LOCAL_MODULES := $(addprefix tests/kube/test_, relists.py launch_moment.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 # Programs for a shell. Those of Python have a suffix.
-SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
+SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %.awk %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
 # Where `make demo` runs; a bucket and its catalog are pods of a cluster.
 CLUSTER ?= $(if $(filter s3,$(STORAGE)),embedded,none)
 export CLUSTER
@@ -31,10 +31,10 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test test-one coverage .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
-help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
+help: ## List the targets by what they are for
+	@awk -f scripts/help.awk $(MAKEFILE_LIST)
 
 setup: ## Make the Python environment from the lock file
 	@scripts/setup
@@ -125,6 +125,14 @@ test-versions: setup cluster-tools ## Schemas, rules, Roles and policies on the 
 	@for version in $(VERSIONS); do SKIPSTONE_KUBERNETES=$$version \
 		$(STAGE) "Kubernetes $$version" $(PYTHON_ENV)/pytest -q $(VERSION_MODULES) || exit 1; done
 	@$(STAGE) --summary
+
+test-one: setup ## One test, or one file of them: make test-one T=tests/unit/test_ids.py::test_name (ARGS="-x --pdb")
+	$(if $(T),,$(error T names no test: make test-one T=tests/unit/test_ids.py))
+	$(PYTHON_ENV)/pytest -q $(T) $(ARGS)
+
+coverage: setup ## Lines that the unit tests run, in build/coverage/index.html (T: other tests)
+	@.cache/uv/bin/uv sync --frozen --quiet --group coverage
+	$(PYTHON_ENV)/pytest -q -n 2 $(or $(T),tests/unit) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 test-unit: setup ## Tests of rules, decisions and kernels
 	$(PYTHON_ENV)/pytest -q -n 2 tests/unit
