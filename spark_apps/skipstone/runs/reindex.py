@@ -152,7 +152,9 @@ def _set_aside(work: _Work, index: IndexTable, damage: tuple[DamagedFile, ...], 
 
 def _site(work: _Work, rows: int) -> BuildSite:
     return BuildSite(
-        tasks=InProcess() if work.share.indexes(rows) else InSpark(spark_session(work.request)),
+        tasks=InProcess(work.request.spark.driver_cores)
+        if work.share.indexes(rows)
+        else InSpark(spark_session(work.request)),
         catalog=work.catalog,
         table=work.table,
         files=work.files,

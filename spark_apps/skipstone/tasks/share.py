@@ -28,7 +28,7 @@ class DriverShare:
     decoded_bytes: int = 2 * 1024 * 1024 * 1024
     candidate_bytes: int = 128 * 1024 * 1024
     searched_rows: int = 4_000_000
-    indexed_rows: int = 100_000
+    indexed_rows: int = 1_000_000
 
     def searches(self, rows: int) -> bool:
         """Whether the driver looks for the keys of so many source rows."""
