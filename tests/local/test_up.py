@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -44,6 +46,14 @@ def test_what_fails_is_told_with_its_sentence(lake: Lake) -> None:
     assert "failed: lj/orders" in printed
     assert "nothing/here.parquet" in printed
     assert lake.rows() == {}
+
+
+def test_a_command_that_serves_the_folder_itself_prints_one_line_of_what_is_wrong(lake: Lake) -> None:
+    command = [sys.executable, "-m", "skipstone_cli", "local", "get", "tbl/none", "--root", str(lake.root.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("skipstone: there is no Table none in namespace default")
+    assert done.stderr.count("\n") == 1
 
 
 def test_what_waits_for_nothing_is_told(lake: Lake) -> None:

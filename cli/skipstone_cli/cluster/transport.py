@@ -106,8 +106,14 @@ class Transport:
             raise CliError(f"the kubeconfig's settings for {self.server} cannot be used: {error}") from error
 
     def close(self) -> None:
-        """Close idle connections: a server that ends waits for them."""
-        self._client.rest_client.pool_manager.clear()
+        """Close idle connections: a server that ends waits for them.
+
+        A pool that an error still refers to, by its traceback, is not closed by being dropped.
+        """
+        manager = self._client.rest_client.pool_manager
+        for key in list(manager.pools.keys()):  # it cannot be iterated itself
+            manager.pools[key].close()
+        manager.clear()
 
     def read(self, ask: Ask, *, kind: str) -> JsonObject:
         """The object of ``kind`` that the API server answers. Raises CliError of the sort that fits."""
