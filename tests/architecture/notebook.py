@@ -12,7 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 from skipstone.query import ReadOptions, ReadPlan, explain, plan_read, read
 from skipstone.query.datasource import SkipstoneDataSource
-from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.explanation import Explanation, RelationExplanation, RuleReport
 from skipstone.query.plans.refusals import Refusal
 from skipstone_local.lake import Lake, LakeIndex, LakeLoad, LakeMerge, LakeTable
 
@@ -30,6 +30,7 @@ explanation = skipstone.explain(flights)
 assert_type(explanation, Explanation)
 assert_type(explanation.relations, tuple[RelationExplanation, ...])
 assert_type(explanation.refusal, Refusal | None)
+assert_type(explanation.rules, tuple[RuleReport, ...])
 for relation in explanation.relations:
     assert_type(relation.plan, ReadPlan | None)
     assert_type(relation.is_rewritten, bool)

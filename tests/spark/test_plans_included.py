@@ -9,8 +9,9 @@ import pytest
 import skipstone
 from pyiceberg.types import DoubleType, LongType
 from pyspark.sql import SparkSession
+from skipstone.query.plans import cost
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.replacing import driver, indexscan
+from skipstone.query.plans.replacing import indexscan
 from skipstone.tables.arrow import arrow_schema
 from skipstone_core.indexing import use as index_use
 
@@ -150,7 +151,7 @@ def test_a_condition_that_fails_on_rows_which_spark_does_not_read_does_not_fail(
 
 
 def test_files_of_which_too_much_is_deleted_are_read(tasks: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexscan, "MAX_DELETED", 7)
+    monkeypatch.setattr(cost, "INDEX_SCAN_DELETED", 7)
     first = next(task.file for task in tasks.lake.table().scan(row_filter="k = 7").plan_files())
     add_position_delete(tasks.lake.table(), first, range(2, 10))
     found = tasks.query(f"select {PLAIN} from {TABLE} where k < 40 or k > 1990")
@@ -172,7 +173,7 @@ def test_the_files_whose_entries_count_are_named_in_the_shorter_way(
     assert condition() == "file_id between 0 and 7 and file_id not in (3, 4)"
     tasks.lake.table().delete("k >= 1000 and k < 5004")
     assert condition() == "file_id in (0, 7)"
-    monkeypatch.setattr(indexscan, "MAX_NAMED_FILES", 1)
+    monkeypatch.setattr(cost, "INDEX_SCAN_NAMED_FILES", 1)
     assert condition() is None
 
 
@@ -240,7 +241,7 @@ def test_tasks_read_what_costs_less(
 def test_an_answer_is_weighed_against_nothing_when_the_driver_reads_all_hits(
     spark: SparkSession, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "_ANSWER_BYTES", 0)
+    monkeypatch.setattr(cost, "DRIVER_ANSWER_BYTES", 0)
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)
     made = open_bed(spark, kept.restored(), driver_rows=None)
     found = made.query(f"select k, id from {TABLE} where k = 7")

@@ -10,8 +10,7 @@ import pytest
 import skipstone
 from pyspark.sql import SparkSession
 from skipstone.compat.pyspark import java_frame, running_frame
-from skipstone.query.plans.joining import weights
-from skipstone.query.plans.replacing import driver
+from skipstone.query.plans import cost
 from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on
@@ -286,7 +285,7 @@ def test_a_side_runs_first_at_a_higher_cost_when_a_look_says_that_it_gives_few_r
 ) -> None:
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 0)
     monkeypatch.setattr(index_use, "FEW_ROWS_SIDE_PART", 1.0)
-    monkeypatch.setattr(weights, "FEW_KEYS", 10)
+    monkeypatch.setattr(cost, "FEW_KEYS", 10)
     bed.spark.conf.set("skipstone.driverRows", "100000")
     try:
         assert _runs_first(bed, side, caplog) is is_first
@@ -304,7 +303,7 @@ def test_a_side_that_cannot_be_looked_at_is_left_to_spark(
 
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 0)
     monkeypatch.setattr(index_use, "FEW_ROWS_SIDE_PART", 1.0)
-    monkeypatch.setattr(weights, "probable_rows", fails)
+    monkeypatch.setattr(cost, "probable_rows", fails)
     bed.spark.conf.set("skipstone.driverRows", "100000")
     try:
         assert not _runs_first(bed, "select k from small where name = 'n3'", caplog)
@@ -347,7 +346,7 @@ def test_rows_of_which_no_column_is_used_are_counted(bed: Bed, query: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "most"), [(driver, "_SCAN_VALUES", 100), (index_use, "DECODED_BYTES", 1000)]
+    ("module", "limit", "most"), [(cost, "DRIVER_SCAN_VALUES", 100), (index_use, "DECODED_BYTES", 1000)]
 )
 def test_the_driver_leaves_large_files_to_tasks(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, module: ModuleType, limit: str, most: int

@@ -22,6 +22,7 @@ from skipstone.compat.catalyst import (
 )
 from skipstone.compat.icebergjava import SparkTable
 from skipstone.compat.java import (
+    JavaMap,
     JavaName,
     JavaObject,
     Jvm,
@@ -35,6 +36,7 @@ from skipstone.compat.java import (
     scala_seq,
     type_named,
 )
+from skipstone.compat.methods import said_of
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _PHYSICAL = f"{_CATALYST}.plans.physical"
@@ -70,6 +72,7 @@ class CloneableSession(JavaSession, Protocol):
 class SessionSettings(JavaObject, Protocol):
     """The settings of a session."""
 
+    def getAllAsJava(self) -> JavaMap: ...
     def set(self, key: str, value: str) -> object: ...
 
 
@@ -192,6 +195,12 @@ PARSER: ScalaName[_Parsers] = ScalaName(f"{_CATALYST}.parser.CatalystSqlParser")
 PRUNED: ScalaName[_Pruned] = ScalaName("org.apache.spark.rdd.PartitionPruningRDD")
 RELATIONS: ScalaName[_Relations] = ScalaName("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
 REPARTITION: ScalaName[_Repartitions] = ScalaName(f"{_LOGICAL}.RepartitionByExpression")
+
+
+def session_settings(jvm: Jvm, session: JavaSession) -> dict[str, str]:
+    """The settings of a session that have a value, in one call."""
+    settings: dict[str, str] = said_of(jvm, session, ((CloneableSession.conf, SessionSettings.getAllAsJava),))[0]
+    return settings
 
 
 def row_execution(dataset: Dataset) -> RowExecution:

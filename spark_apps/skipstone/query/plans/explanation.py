@@ -6,6 +6,7 @@ Made by ``session``; shown to people and logged. Must not know Spark.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.refusals import Refusal
@@ -56,13 +57,43 @@ class RelationExplanation:
         return "\n".join([head, *(f"  {line}" for line in lines)])
 
 
+class RuleOutcome(StrEnum):
+    """What became of a rule of planning."""
+
+    CHANGED = "changed the plan"
+    UNCHANGED = "changed nothing"
+    DISABLED = "disabled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """A rule of planning, what became of it, and the seconds that it took. ``detail``: why it failed."""
+
+    name: str
+    outcome: RuleOutcome
+    seconds: float = 0.0
+    detail: str = ""
+
+    def text(self) -> str:
+        """The facts for people."""
+        if self.outcome is RuleOutcome.DISABLED:
+            return f"rule {self.name}: disabled, skipstone.rules.{self.name} is false"
+        detail = f", the query is planned without it ({self.detail})" if self.outcome is RuleOutcome.FAILED else ""
+        return f"rule {self.name}: {self.outcome.value}{detail}, {self.seconds * 1000:.1f} ms"
+
+
 @dataclass(frozen=True)
 class Explanation:
-    """A query: its relations, or why none of them was looked at. Its text is what ``print`` shows."""
+    """A query: its relations, or why none of them was looked at. Its text is what ``print`` shows.
+
+    ``rules``: what became of each rule of planning, in their order; the text shows those that are disabled or failed.
+    """
 
     relations: tuple[RelationExplanation, ...] = ()
     refusal: Refusal | None = None
     detail: str = ""
+    rules: tuple[RuleReport, ...] = ()
 
     @property
     def is_rewritten(self) -> bool:
@@ -71,6 +102,10 @@ class Explanation:
 
     def __str__(self) -> str:
         """The facts for people."""
+        without = [rule.text() for rule in self.rules if rule.outcome in (RuleOutcome.DISABLED, RuleOutcome.FAILED)]
+        return "\n".join([self._relations_text(), *without])
+
+    def _relations_text(self) -> str:
         if self.refusal is not None:
             detail = f" ({self.detail})" if self.detail else ""
             return f"not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"

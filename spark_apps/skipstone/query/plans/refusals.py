@@ -28,6 +28,7 @@ class Refusal(StrEnum):
     LOCAL_ROWS = "LocalRows", "The rows are in the plan already: a SQL script or a command has run, or they are local."
     RECURSIVE = "Recursive", "A recursive query reads its relations once per step."
     CANNOT_PLAN = "CannotPlan", "Spark cannot plan the rewritten query."
+    NOT_PLANNED = "NotPlanned", "The rule that plans the relation is disabled, or failed."
     FAILED = "Failed", "Rewriting failed; the message says why."
     # the relation
     CACHED = "Cached", "The relation is answered from Spark's cache."
@@ -63,3 +64,12 @@ class Refusal(StrEnum):
     NO_INDEX = "NoIndex", "The table has no index."
     INDEX_NOT_USED = "IndexNotUsed", "No index is used; the reasons are listed with each index."
     NOT_NARROWING = "NotNarrowing", "The indexes leave no file out, and Spark reads whole files."
+
+
+class RelationRefused(Exception):
+    """The relation is read as Spark reads it."""
+
+    def __init__(self, refusal: Refusal, detail: str = "") -> None:
+        super().__init__(detail)
+        self.refusal = refusal
+        self.detail = detail

@@ -7,7 +7,7 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from skipstone_core.indexing import use as index_use
 
 from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
 from skipstone.compat.java import java_class
+from skipstone.compat.partitioning import session_settings
 from skipstone.compat.pyspark import (
     ClassicDataFrame,
     FrontFrame,
@@ -29,25 +30,26 @@ from skipstone.compat.pyspark import (
     plain_frame,
     running_frame,
 )
-from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.explanation import Explanation
-from skipstone.query.plans.planning import Session, first_line
-from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.fallback import or_else
+from skipstone.query.plans.optimizer import RULES, OptimizedQuery, optimize
+from skipstone.query.plans.refusals import Refusal, RelationRefused
 from skipstone.query.plans.replacing.choice import ReadLimits
 from skipstone.query.plans.replacing.driver import DriverReadLimits
 from skipstone.query.plans.replacing.staging import Staging
-from skipstone.query.plans.rewriting import Rewriting
+from skipstone.query.plans.state import Session
 
 logger = logging.getLogger("skipstone.query")
 
 #: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, how
-#: many rows of a relation the driver reads at most (0: none), whether tasks read indexes, and how many rows one side of
-#: a join has at most when it runs first (0: none does).
+#: many rows of a relation the driver reads at most (0: none), whether tasks read indexes, how many rows one side of a
+#: join has at most when it runs first (0: none does), and whether the rule with the name that follows is applied.
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
 INDEX_SCANS = "skipstone.indexScans"
 JOIN_ROWS = "skipstone.joinRows"
+RULE = "skipstone.rules."
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
 #: The plans of a DataFrame.
@@ -75,13 +77,13 @@ class _RewrittenFrame(JvmFrame):
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """What is known of a rewritten DataFrame. ``unjoined``: makes one of the same rows in which no side of a join ran
-    first; None when none did.
+    """What is known of a rewritten DataFrame. ``untransformed``: makes one of the same rows in which no part ran first
+    and no bucket is joined; None when none is.
     """
 
     original: DataFrame
     explanation: Explanation
-    unjoined: Callable[[], Dataset] | None
+    untransformed: Callable[[], Dataset] | None
 
 
 _rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
@@ -111,9 +113,9 @@ def rewrite(df: DataFrame) -> DataFrame:
         return df
     found = _rewrite(df, _as_of_now)[0]
     known = _rewritten.get(found)
-    if known is None or known.unjoined is None:
+    if known is None or known.untransformed is None:
         return found
-    front = FrontFrame(found, known.unjoined)
+    front = FrontFrame(found, known.untransformed)
     _rewritten[front] = known
     return front
 
@@ -125,8 +127,8 @@ def rewrite_to_run(df: DataFrame) -> DataFrame:
 
 def rewrite_at_risk(df: DataFrame) -> DataFrame:
     """As ``rewrite_to_run`` where Iceberg may lose rows of ``df``, else ``df`` itself."""
-    rewriting = _try(df, _as_of_now, in_full=False).rewriting if df not in _rewritten else None
-    return rewrite_to_run(df) if rewriting and rewriting.is_at_risk else df
+    optimized = _try(df, _as_of_now, in_full=False).optimized if df not in _rewritten else None
+    return rewrite_to_run(df) if optimized and optimized.is_at_risk else df
 
 
 def rewrite_as_run(df: DataFrame) -> DataFrame:
@@ -169,15 +171,17 @@ def is_settled(df: DataFrame) -> bool:
 def _rewrite(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool = False) -> tuple[DataFrame, Explanation]:
     if known := _rewritten.get(df):
         return running_frame(df), known.explanation
-    rewriting, plan, explanation = _try(df, execution_of, in_full=in_full)
+    optimized, explanation = _try(df, execution_of, in_full=in_full)
     for relation in explanation.relations:
         logger.info("%s", relation.line())
-    if plan is None:
+    for rule in explanation.rules:
+        logger.debug("%s", rule.text())
+    if optimized is None or optimized.dataset is None:
         return df, explanation
-    found = _RewrittenFrame(plan, df.sparkSession)
-    unjoined = rewriting.unjoined if rewriting and rewriting.has_sides else None
-    _rewritten[found] = _Rewritten(df, explanation, unjoined)
-    return found, explanation
+    rewritten = _RewrittenFrame(optimized.dataset, df.sparkSession)
+    untransformed = optimized.untransformed if optimized.is_transformed else None
+    _rewritten[rewritten] = _Rewritten(df, explanation, untransformed)
+    return rewritten, explanation
 
 
 def _as_run(df: DataFrame) -> QueryExecution:
@@ -194,26 +198,31 @@ def _as_of_now(df: DataFrame) -> QueryExecution:
 
 
 class _Tried(NamedTuple):
-    """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
+    """The query after planning, None when it was not planned, and the explanation."""
 
-    rewriting: Rewriting | None
-    plan: Dataset | None
+    optimized: OptimizedQuery | None
     explanation: Explanation
 
 
 def _try(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
-    try:
-        session = _session(df)
-        with _active(session):
-            execution = execution_of(df)
-            refreshed = execution.tableVersionsRefreshed()
-            rewriting = Rewriting(session, refreshed, execution, in_full=in_full)
-            return _Tried(rewriting, rewriting.rewritten(), rewriting.explanation)
-    except RelationRefused as refused:
-        return _Tried(None, None, Explanation(refusal=refused.refusal, detail=refused.detail))
-    except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
-        logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, first_line(error))
-        return _Tried(None, None, Explanation(refusal=Refusal.FAILED, detail=first_line(error)))
+    def unless_refused() -> _Tried:
+        try:
+            return _optimized(df, execution_of, in_full=in_full)
+        except RelationRefused as refused:
+            return _Tried(None, Explanation(refusal=refused.refusal, detail=refused.detail))
+
+    def failed(text: str) -> _Tried:
+        return _Tried(None, Explanation(refusal=Refusal.FAILED, detail=text))
+
+    return or_else(unless_refused, failed, f"{Refusal.FAILED.value}: the query runs without indexes")
+
+
+def _optimized(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
+    session = _session(df)
+    with _active(session):
+        execution = execution_of(df)
+        optimized = optimize(session, execution.tableVersionsRefreshed(), execution, in_full=in_full)
+        return _Tried(optimized, optimized.explanation)
 
 
 def _session(df: DataFrame) -> Session:
@@ -221,24 +230,38 @@ def _session(df: DataFrame) -> Session:
     if not isinstance(df, ClassicDataFrame):
         raise RelationRefused(Refusal.SPARK_CONNECT)
     spark = df.sparkSession
-    enabled = str(spark.conf.get(ENABLED, "true")).lower()
-    if enabled == "false" or df in _without_index:
+    java, settings = java_session(spark), session_settings(jvm(spark), java_session(spark))
+    if not _is_on(settings, ENABLED) or df in _without_index:
         raise RelationRefused(Refusal.SWITCHED_OFF)
     return Session(
         jvm=jvm(spark),
         staging=Staging(jvm(spark)),
         spark=spark,
-        java=java_session(spark),
-        wap_branch=spark.conf.get("spark.wap.branch", None),
+        java=java,
+        wap_branch=settings.get("spark.wap.branch"),
         limits=ReadLimits(
             driver=DriverReadLimits(
-                _rows(spark, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
+                _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
             ),
-            index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
-            scans_indexes=str(spark.conf.get(INDEX_SCANS, "true")).lower() != "false",
+            index_namespace=settings.get(INDEX_NAMESPACE),
+            scans_indexes=_is_on(settings, INDEX_SCANS),
         ),
-        join_rows=_rows(spark, JOIN_ROWS, index_use.JOIN_ROWS),
+        join_rows=_rows(settings, JOIN_ROWS, index_use.JOIN_ROWS),
+        disabled=_disabled(settings),
     )
+
+
+def _is_on(settings: Mapping[str, str], setting: str) -> bool:
+    return settings.get(setting, "true").lower() != "false"
+
+
+def _disabled(settings: Mapping[str, str]) -> frozenset[str]:
+    """The names of the rules that are not applied."""
+    names = {rule.__name__ for rule in RULES}
+    settings_of = {key.removeprefix(RULE): key for key in settings if key.startswith(RULE)}
+    for name in settings_of.keys() - names:
+        logger.warning("%s%s is set, but there is no such rule: use %s", RULE, name, ", ".join(sorted(names)))
+    return frozenset(name for name, key in settings_of.items() if name in names and not _is_on(settings, key))
 
 
 @contextmanager
@@ -259,8 +282,8 @@ def _active(session: Session) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def _rows(spark: SparkSession, setting: str, usual: int) -> int:
-    text = str(spark.conf.get(setting, str(usual)))
+def _rows(settings: Mapping[str, str], setting: str, usual: int) -> int:
+    text = settings.get(setting, str(usual))
     if not text.isdecimal():
         logger.warning("%s is %r, not a number of rows: it counts as 0", setting, text)
     return int(text) if text.isdecimal() else 0

@@ -1,6 +1,6 @@
 """What a query asks of one relation: the rows by a predicate, and the columns.
 
-Called by ``rewriting`` with all uses of the relation. Must not plan reads.
+Called by ``state`` and the rules with all uses of the relation. Must not plan reads.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, why_not, without_binary_collation
-from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused
+from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.texts import shown
 from skipstone.query.plans.analysis.uses import Use
+from skipstone.query.plans.refusals import RelationRefused
 
 
 def find_predicate(relation: IcebergRelation, uses: list[Use], known: Sequence[core.Node] = ()) -> core.Predicate:

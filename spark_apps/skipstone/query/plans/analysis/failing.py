@@ -1,6 +1,6 @@
 """Whether a condition of a query may fail on a value, as a division by zero does, instead of being true or false.
 
-Used by ``rewriting``. Spark tests the rows that a table has. What stands in the place of a table may bring others, such
+Used by ``state``. Spark tests the rows that a table has. What stands in the place of a table may bring others, such
 as deleted rows, which are left out by their place, and Spark's optimizer moves conditions below that. A condition that
 cannot fail just leaves them out earlier. Must not change a plan.
 """

@@ -1,8 +1,9 @@
 """What Spark makes of the way a table is laid out, which scans of tasks do not tell it: joins of partitions without a
 shuffle, and filters that are known only when the query runs.
 
-Used by ``rewriting``, which leaves a relation to Spark where this is worth more than an index. Reads physical plans in
-the JVM, so it is asked only of queries that may have either. Must not know tables or indexes.
+Used by the rules ``leave_to_spark`` and ``keep_partitioned_joins``, which leave a relation to Spark where this is worth
+more than an index. Reads physical plans in the JVM, so it is asked only of queries that may have either. Must not know
+tables or indexes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ _ADAPTIVE, _SCAN, _SHUFFLE = "AdaptiveSparkPlanExec", "BatchScanExec", "ShuffleE
 _BROADCAST_JOIN = "BroadcastHashJoinExec"
 #: Subqueries that compute a filter of a scan; they repeat a part of the plan that is there already.
 _FILTERING = frozenset({"SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"})
-#: An index leaves few files when it leaves this part of them: what a filter leaves nobody knows before it runs, and
-#: Spark itself assumes that it is half.
-_FEW = 10
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,6 @@ class Layout:
 def has_joins(query: Scope) -> bool:
     """Whether a query may join relations; a plan inside an expression often becomes a join."""
     return bool(query.inner) or any(node.name in _JOINS for node in query.tree.walk())
-
-
-def leaves_few(left: int, files: int) -> bool:
-    """Whether an index that leaves ``left`` of ``files`` for tasks surely saves more than a filter at run time."""
-    return left * _FEW <= files
 
 
 def layout_of(execution: QueryExecution) -> Layout:

@@ -23,8 +23,7 @@ from skipstone.compat.catalyst import (
 )
 from skipstone.compat.java import Jvm, java_class, text_in_pieces
 from skipstone.compat.scalafunctions import hex_texts, most_leaves, row_texts, rule_everywhere
-from skipstone.query.plans.analysis.relations import RelationRefused
-from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.refusals import Refusal, RelationRefused
 
 #: Leaves of an expression above which its lists are made sets.
 LONG = 100

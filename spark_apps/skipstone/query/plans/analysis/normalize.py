@@ -21,8 +21,7 @@ from skipstone.compat.catalyst import (
 from skipstone.compat.java import EMPTY_SEQ, NONE, Jvm, java_class, scala_object, scala_seq
 from skipstone.compat.scalafunctions import rule_everywhere, rules_in_turn
 from skipstone.query.plans.analysis.catalyst import Node
-from skipstone.query.plans.analysis.relations import RelationRefused
-from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.refusals import Refusal, RelationRefused
 
 _FIRST = (
     Rule.ELIMINATE_SUBQUERY_ALIASES,

@@ -1,20 +1,22 @@
-"""An Iceberg relation of a plan as the planner takes it: its table, pinned to what Spark would read.
+"""An Iceberg relation of a plan as the planner takes it: where it is, and its table, pinned to what Spark would read.
 
-Used by ``planning``. Its indexes are found through the catalog that Spark loaded it from. Must not plan reads.
+Used by ``state``. Its indexes are found through the catalog that Spark loaded it from. Must not plan reads.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from propcache.api import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from skipstone.compat.catalyst import Relation
+from skipstone.compat.catalyst import LogicalPlan, Relation
 from skipstone.compat.icebergjava import (
     CHANGELOG,
     DATA_TABLES,
@@ -28,11 +30,12 @@ from skipstone.compat.icebergjava import (
     TableOperations,
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
-from skipstone.compat.java import JavaMap, JavaObject, Jvm, Option, java_class
+from skipstone.compat.java import JavaMap, JavaObject, Jvm, Option, items, java_class
 from skipstone.compat.methods import Path, With, getter, said_of
-from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
+from skipstone.query.plans.analysis.catalyst import Node, descend, expression_id, read_tree
+from skipstone.query.plans.analysis.uses import Key, Scope, ancestors, key_of, names_any, open_scope
 from skipstone.query.plans.catalogs import CLASS, SparkCatalogView, frozen_table, open_table
-from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.refusals import Refusal, RelationRefused
 
 _ROW_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
 _METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "_deleted"}
@@ -41,15 +44,6 @@ _HARMLESS_OPTIONS = frozenset(
     {"path", "split-size", "lookback", "file-open-cost", "vectorization-enabled", "batch-size", "locality"}
 )
 _PROPERTIES: Path = (Relation.table, SparkTable.table, IcebergTable.properties)
-
-
-class RelationRefused(Exception):
-    """The relation is read as Spark reads it."""
-
-    def __init__(self, refusal: Refusal, detail: str = "") -> None:
-        super().__init__(detail)
-        self.refusal = refusal
-        self.detail = detail
 
 
 @dataclass(frozen=True)
@@ -229,15 +223,6 @@ def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
     return found[0] if found else metadata.schema()
 
 
-def lineage_ids(node: Node) -> frozenset[int]:
-    """Ids of the columns of row lineage that a relation could give, which tasks made from JSON do not know.
-
-    Spark adds all metadata columns to a relation when a query names one of them.
-    """
-    outputs = (read_tree(tree) for tree in node.fields["output"])
-    return frozenset(expression_id(column) for column in outputs if column.fields["name"] in _ROW_LINEAGE)
-
-
 def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
     types = {field.name: str(field.field_type) for field in schema.fields}
     attributes = [read_tree(tree) for tree in node.fields["output"]]
@@ -246,3 +231,66 @@ def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
         raise RelationRefused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
     known = [(expression_id(attribute), str(attribute.fields["name"])) for attribute in attributes]
     return {number: (name, types[name]) for number, name in known if name in types}
+
+
+# --- where relations are ---
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where a relation is: in which plan, and its handle."""
+
+    scope: Scope
+    node: Node
+    java: Relation
+
+
+def sites_of(jvm: Jvm, query: Scope) -> dict[Key, list[Site]]:
+    """Every place of each Iceberg relation of a query."""
+    sites: dict[Key, list[Site]] = {}
+    for scope in query.all():
+        relations = frozenset(scope.relations)
+        leaves = scope.handle().collectLeaves() if relations else None
+        for at, node in enumerate(node for node in scope.tree.walk() if not node.children):
+            java = cast(Relation, leaves.apply(at)) if leaves is not None and node in relations else None
+            if java is not None and is_iceberg(jvm, java):
+                sites.setdefault(key_of(node), []).append(Site(scope, node, java))
+    return sites
+
+
+def cached_keys(jvm: Jvm, analyzed: LogicalPlan, answered: LogicalPlan, relations: AbstractSet[Key]) -> frozenset[Key]:
+    """Relations of which some use is answered from Spark's cache: ``answered`` has them less often than ``analyzed``.
+
+    All ``relations``, if others are too.
+    """
+    before, after = (_counts(open_scope(jvm, plan)) for plan in (analyzed, answered))
+    lost = frozenset(key for key, count in before.items() if after[key] < count)
+    return frozenset(relations) if lost and not lost <= relations else lost
+
+
+def _counts(query: Scope) -> Counter[Key]:
+    return Counter(key_of(node) for scope in query.all() for node in scope.relations)
+
+
+def require_stable(site: Site) -> None:
+    """Refuse a relation when an expression above it would see other rows, or in another order, and answer otherwise."""
+    if (lineage := _lineage_ids(site.node)) and names_any(site.scope, lineage):
+        raise RelationRefused(Refusal.ROW_LINEAGE)
+    above = ancestors(site.scope.tree, site.node)
+    if any(node.name == "Sample" for node in above):
+        raise RelationRefused(Refusal.SAMPLED)
+    plan = site.scope.handle()
+    if plan.deterministic():
+        return
+    for node in above:
+        if not all(expression.deterministic() for expression in items(descend(plan, node.path).expressions())):
+            raise RelationRefused(Refusal.NON_DETERMINISTIC)
+
+
+def _lineage_ids(node: Node) -> frozenset[int]:
+    """Ids of the columns of row lineage that a relation could give, which tasks made from JSON do not know.
+
+    Spark adds all metadata columns to a relation when a query names one of them.
+    """
+    outputs = (read_tree(tree) for tree in node.fields["output"])
+    return frozenset(expression_id(column) for column in outputs if column.fields["name"] in _ROW_LINEAGE)

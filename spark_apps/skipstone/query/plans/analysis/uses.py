@@ -93,6 +93,11 @@ class Use:
     columns: frozenset[int] | None = None
 
 
+def is_relation(leaf: Node) -> bool:
+    """Whether a leaf is a table with columns."""
+    return leaf.name == RELATION and bool(leaf.fields["output"])
+
+
 def key_of(relation: Node) -> Key:
     """The key of a relation that has columns."""
     return output_ids(relation)[0]

@@ -1,7 +1,7 @@
 """The relations of a query that are joined by the keys of covering indexes.
 
-Used by ``planning``. A relation without such an index costs a look at the names of the tables beside it. Must not
-decide which indexes are used.
+Used by ``planning`` and ``bucket_joins``. A relation without such an index costs a look at the names of the tables
+beside it. Must not decide which indexes are used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from skipstone.indexes.definition import BUCKETS_PROPERTY
 from skipstone.indexes.found import FoundIndex, find_indexes
 from skipstone.indexes.tables import load_index_table
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
-from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused
+from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.uses import Key, key_of
-from skipstone.query.plans.covering.equalities import JoinKeys, Path, join_keys
+from skipstone.query.plans.covering.equalities import EquiJoin, Path, equi_joins
 from skipstone.query.plans.covering.offers import CoveringOffer, offers
-from skipstone.query.plans.planning import RelationPlans
+from skipstone.query.plans.refusals import RelationRefused
+from skipstone.query.plans.state import QueryState
 from skipstone.tables.filesets import known_file_set
 
 
@@ -60,35 +61,33 @@ class Candidate:
         return next((one for one in self.offers if any(_fit(one, two) for two in _offers_of(others))), self.offers[0])
 
 
-def find_candidates(relations: RelationPlans, query: Normal) -> Iterator[Candidate]:
+def find_candidates(state: QueryState, query: Normal) -> Iterator[Candidate]:
     """The relations that are joined and have covering indexes, but for those that are read in another way already."""
-    joins: dict[Path, list[JoinKeys]] = {}
-    for one in join_keys(query.tree):
-        joins.setdefault(one.relation.path, []).append(one)
+    joins: dict[Path, list[EquiJoin]] = {}
+    for join in equi_joins(query.tree):
+        joins.setdefault(join.relation.path, []).append(join)
     for path, found in joins.items():
         key = key_of(found[0].relation)
-        if key in relations.sites and key not in relations.planned:
-            yield from _candidate(relations, query, cast(Relation, descend(query.plan, path)), found)
+        if key in state.sites and key not in state.planned:
+            yield from _candidate(state, query, cast(Relation, descend(query.plan, path)), found)
 
 
-def _candidate(
-    relations: RelationPlans, query: Normal, java: Relation, joins: Sequence[JoinKeys]
-) -> Iterator[Candidate]:
+def _candidate(state: QueryState, query: Normal, java: Relation, joins: Sequence[EquiJoin]) -> Iterator[Candidate]:
     node = joins[0].relation
     try:
-        relation = relations.opened(key_of(node))
+        relation = state.opened(key_of(node))
     except RelationRefused:
         return
-    if indexes := covering_indexes(relation, relations.options(relation).index_namespace):
+    if indexes := covering_indexes(relation, state.session.limits.index_namespace):
         found = [*offers(query.tree, relation, joins, indexes)]
         yield Candidate(node, java, relation, indexes, found)
 
 
-def has_covering_index(relations: RelationPlans, namespace: str | None) -> bool:
+def has_covering_index(state: QueryState) -> bool:
     """Whether a relation that may be read through indexes has one. Asks the catalog and nothing else."""
-    for key in relations.sites:
+    for key in state.sites:
         with suppress(RelationRefused):
-            if _is_covered(relations.opened(key), namespace):
+            if _is_covered(state.opened(key), state.session.limits.index_namespace):
                 return True
     return False
 

@@ -23,7 +23,6 @@ from skipstone.indexes.found import FoundIndex
 from skipstone.query.planner import ReadPlan, plan_read
 from skipstone.query.plans.analysis.catalyst import Node, descend, is_tree, output_ids
 from skipstone.query.plans.analysis.demands import find_predicate
-from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.analysis.uses import ancestors, field_of, use_of
 from skipstone.query.plans.covering.candidates import Candidate, Normal
 from skipstone.query.plans.covering.content import CoveredRows, plan_rows
@@ -33,7 +32,8 @@ from skipstone.query.plans.covering.offers import CoveringOffer, HeldBy
 from skipstone.query.plans.covering.partitions import grouping_session, require_spark_hash
 from skipstone.query.plans.covering.refusals import JoinedByBuckets, NotJoined
 from skipstone.query.plans.covering.uniting import CoveredRelation, Uniting
-from skipstone.query.plans.planning import RelationPlans, Session
+from skipstone.query.plans.refusals import RelationRefused
+from skipstone.query.plans.state import QueryState
 
 _FLOATS = frozenset({"float", "double"})
 
@@ -66,17 +66,16 @@ class Chosen:
 class Choice:
     """Chooses for the relations of one query."""
 
-    session: Session
-    relations: RelationPlans
+    state: QueryState
     query: Normal
 
     def choose(self, candidate: Candidate, offer: CoveringOffer) -> Chosen:
         """What replaces a relation. Raises NotChosen and NotBucketed."""
         relation, predicate = candidate.relation, self._predicate(candidate)
-        options = replace(self.relations.options(relation), by_position=False)
+        options = replace(self.state.options(relation), by_position=False)
         read = plan_read(relation.table, predicate, options)
-        rows = _rows(candidate, offer, read, only_rows=self.relations.only_rows)
-        require_spark_hash(self.session.jvm)
+        rows = _rows(candidate, offer, read, only_rows=self.state.facts.only_rows)
+        require_spark_hash(self.state.session.jvm)
         _require_sound(offer.index)
         attributes = _attributes(candidate)
         covered = CoveredRelation(
@@ -92,7 +91,7 @@ class Choice:
 
     def widened(self, expression: Expression) -> Expression:
         """An integer as a long, as Spark widens it beside a long. Unions compare even the time zones of casts."""
-        jvm, settings = self.session.jvm, self.session.spark.conf
+        jvm, settings = self.state.session.jvm, self.state.session.spark.conf
         is_ansi = str(settings.get("spark.sql.ansi.enabled", "true")).lower() == "true"
         zone = some(jvm, str(settings.get("spark.sql.session.timeZone")))
         return scala_object(jvm, CAST).apply(expression, scala_object(jvm, LONG_TYPE), zone, is_ansi)
@@ -101,13 +100,13 @@ class Choice:
         return self.widened(attribute) if key.kind == "int" else attribute
 
     def _uniting(self) -> Uniting:
-        session, java = self.session, cast(CloneableSession, self.session.java)
+        session, java = self.state.session, cast(CloneableSession, self.state.session.java)
         cores = session.limits.driver.parallelism
         return Uniting(session.jvm, session.spark, java, grouping_session(java), session.staging, cores)
 
     def _predicate(self, candidate: Candidate) -> Predicate | None:
         """What the query's own condition says of the rows of the relation."""
-        use = use_of(self.session.jvm, self.query.plan, self.query.tree, candidate.node)
+        use = use_of(self.state.session.jvm, self.query.plan, self.query.tree, candidate.node)
         try:
             return find_predicate(candidate.relation, [use])
         except RelationRefused:
@@ -121,7 +120,7 @@ class Choice:
         above = ancestors(self.query.tree, candidate.node)
         if not above or above[-1].name != "Filter":
             return None
-        jvm, plan = self.session.jvm, descend(self.query.plan, above[-1].path)
+        jvm, plan = self.state.session.jvm, descend(self.query.plan, above[-1].path)
         parts = [
             descend(field_of(plan, slot), part.path)
             for slot, condition in above[-1].expressions.items()

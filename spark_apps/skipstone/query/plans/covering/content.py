@@ -19,11 +19,10 @@ from skipstone_core.indexing.snapshots import DeleteKind
 from skipstone.files.projections import deleted_positions
 from skipstone.files.reader import describe_files
 from skipstone.indexes.found import FoundIndex
+from skipstone.query.plans import cost
 from skipstone.tables.filesets import FileSet
 
 Mask = npt.NDArray[np.bool_]
-#: Rows deleted by position that a join takes out at most; files with more of them are missing.
-MOST_DELETED = 1_000_000
 DELETED_SCHEMA = pa.schema([pa.field("file_id", pa.int32()), pa.field("pos", pa.int64())])
 
 
@@ -82,7 +81,7 @@ def _deletes(table: Table, files: FileSet, index: FoundIndex, usable: Mask) -> l
     """Deleted rows of the usable files; those whose deletes are too many, or not by position, are usable no more."""
     if not files.delete_files:
         return []
-    found, left = [], MOST_DELETED
+    found, left = [], cost.BUCKET_JOIN_DELETED
     for count, ordinal in sorted(_counted(files, usable)):
         left -= count
         rows = None if left < 0 else _deleted(table, files, ordinal)
@@ -101,7 +100,7 @@ def _counted(files: FileSet, usable: Mask) -> list[tuple[int, int]]:
         if not deletes:
             continue
         is_plain = all(one.kind is DeleteKind.POSITION for one in deletes)
-        count = sum(one.file.record_count for one in deletes) if is_plain else MOST_DELETED + 1
+        count = sum(one.file.record_count for one in deletes) if is_plain else cost.BUCKET_JOIN_DELETED + 1
         found.append((count, ordinal))
     return found
 

@@ -41,7 +41,7 @@ class Equality:
 
 
 @dataclass(frozen=True, eq=False)
-class JoinKeys:
+class EquiJoin:
     """A relation and a join above it: the equalities of the join by the ids of the relation's columns.
 
     ``side``: which child of the join the relation is below.
@@ -53,20 +53,20 @@ class JoinKeys:
     columns: Mapping[int, Equality]
 
 
-def join_keys(tree: Node) -> Iterator[JoinKeys]:
+def equi_joins(tree: Node) -> Iterator[EquiJoin]:
     """The joins of every relation of a plan by columns of it, the nearest first."""
     for relation in tree.walk():
         if relation.name == RELATION and relation.fields["output"]:
             yield from _of_relation(tree, relation)
 
 
-def _of_relation(tree: Node, relation: Node) -> Iterator[JoinKeys]:
+def _of_relation(tree: Node, relation: Node) -> Iterator[EquiJoin]:
     columns = {number: number for number in output_ids(relation)}
     for node in reversed(ancestors(tree, relation)):
         if node.name == "Join":
             side = relation.path[len(node.path)]
             if found := _equalities(node, columns):
-                yield JoinKeys(relation, node.path, side, found)
+                yield EquiJoin(relation, node.path, side, found)
             if side not in _PASSED.get(_kind(node), frozenset()):
                 return
         elif node.name == "Project":

@@ -16,7 +16,7 @@ from skipstone.indexes.found import FoundIndex
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, output_ids
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.uses import ancestors
-from skipstone.query.plans.covering.equalities import Equality, JoinKeys
+from skipstone.query.plans.covering.equalities import Equality, EquiJoin
 
 #: Spark's types of compared values whose hash is that of keys of each storage type. Integers are hashed as longs.
 _COMPARED: Mapping[str, frozenset[str]] = {
@@ -51,7 +51,7 @@ class CoveringOffer:
     needs, keys included.
     """
 
-    joined: JoinKeys
+    joined: EquiJoin
     index: FoundIndex
     keys: tuple[tuple[HeldBy, Equality], ...]
     columns: tuple[HeldBy, ...]
@@ -63,7 +63,7 @@ class CoveringOffer:
 
 
 def offers(
-    tree: Node, relation: IcebergRelation, joins: Sequence[JoinKeys], indexes: Sequence[FoundIndex]
+    tree: Node, relation: IcebergRelation, joins: Sequence[EquiJoin], indexes: Sequence[FoundIndex]
 ) -> Iterator[CoveringOffer]:
     """What the covering indexes of a relation offer for its joins, the nearest join and most keys first."""
     needed = needed_ids(tree, joins[0].relation)
@@ -105,7 +105,7 @@ def _held(relation: IcebergRelation, index: FoundIndex) -> dict[int, HeldBy]:
     return found
 
 
-def _keys(held: Mapping[int, HeldBy], joined: JoinKeys, index: FoundIndex) -> tuple[tuple[HeldBy, Equality], ...]:
+def _keys(held: Mapping[int, HeldBy], joined: EquiJoin, index: FoundIndex) -> tuple[tuple[HeldBy, Equality], ...]:
     """The keys of an index with the equalities of a join; none when the join has no such equality of one of them."""
     keys = [one for one in index.columns.values() if one.is_key]
     by_name = {one.column.name: one for one in held.values() if one.column.is_key}

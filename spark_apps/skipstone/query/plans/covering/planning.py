@@ -1,16 +1,16 @@
 """Joins a query by buckets where covering indexes save more than they cost.
 
-Called by ``rewriting``. Spark's own plan of the query says which relations it shuffles; these are replaced where an
-index holds what the query needs of them, and stay replaced where Spark then shuffles them no more.
+Called by the rule ``bucket_joins``. Spark's own plan of the query says which relations it shuffles; these are replaced
+where an index holds what the query needs of them, and stay replaced where Spark then shuffles them no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from skipstone.compat.catalyst import DATASETS, PROJECT, Dataset, LogicalPlan
-from skipstone.compat.java import java_class, scala_object, scala_seq
+from skipstone.compat.catalyst import PROJECT, LogicalPlan
+from skipstone.compat.java import scala_object, scala_seq
 from skipstone.query.plans.analysis.catalyst import Node, descend
 from skipstone.query.plans.analysis.uses import Key, field_of
 from skipstone.query.plans.covering.candidates import Candidate, Normal, find_candidates
@@ -19,9 +19,9 @@ from skipstone.query.plans.covering.equalities import Equality, Path
 from skipstone.query.plans.covering.partitions import NotBucketed
 from skipstone.query.plans.covering.refusals import JoinedByBuckets, NotJoined, Unjoined
 from skipstone.query.plans.covering.shuffles import ROWS, SCAN, shuffled_columns
-from skipstone.query.plans.planning import RelationPlans, Session
 from skipstone.query.plans.replacing.rebuild import with_expression, with_operand
 from skipstone.query.plans.replacing.trial import try_plan
+from skipstone.query.plans.state import QueryState
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,77 +35,104 @@ class Covered:
     unjoined: Mapping[Key, Sequence[Unjoined]]
 
 
-def join_by_buckets(session: Session, relations: RelationPlans, query: Normal, names: LogicalPlan) -> Covered:
-    """The query joined through covering indexes. ``names``: a plan whose output people know.
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """A covering index of a relation that is not used."""
+
+    key: Key
+    index: Unjoined
+
+
+def join_by_buckets(state: QueryState, query: Normal) -> Covered:
+    """A query joined through covering indexes; ``query``: its form as joins.
 
     Raises what Spark raises when it cannot plan the query.
     """
-    covering = _Covering(session, relations, query, names)
-    chosen = covering.chosen([*find_candidates(relations, query)])
-    plan = covering.settled(chosen)
-    return Covered(plan, {one.candidate.key: one.facts for one in chosen}, covering.unjoined)
+    covering, candidates = _Covering(state, query), [*find_candidates(state, query)]
+    results = [
+        *_not_offered(candidates),
+        *covering.choices([candidate for candidate in candidates if candidate.offers]),
+    ]
+    chosen = [result for result in results if isinstance(result, Chosen)]
+    settled = covering.settled(chosen)
+    unjoined: dict[Key, list[Unjoined]] = {}
+    for left in (*(result for result in results if isinstance(result, _Left)), *settled.left):
+        unjoined.setdefault(left.key, []).append(left.index)
+    return Covered(settled.plan, {choice.candidate.key: choice.facts for choice in settled.chosen}, unjoined)
 
 
+def _not_offered(candidates: Sequence[Candidate]) -> Iterator[_Left]:
+    for candidate in candidates:
+        for index in candidate.indexes:
+            if all(offer.index is not index for offer in candidate.offers):
+                yield _Left(candidate.key, Unjoined(index.name, NotJoined.NOT_OFFERED))
+
+
+@dataclass(frozen=True, eq=False)
+class _Settled:
+    """The plan in which none of the ``chosen`` is shuffled, None when that is none; and which had to be ``left``."""
+
+    plan: LogicalPlan | None
+    chosen: Sequence[Chosen]
+    left: Sequence[_Left]
+
+
+@dataclass(frozen=True, eq=False)
 class _Covering:
-    """The work on one query. ``unjoined`` collects what is not used."""
+    """The work on one query."""
 
-    def __init__(self, session: Session, relations: RelationPlans, query: Normal, names: LogicalPlan) -> None:
-        self._session, self._query, self._names = session, query, names
-        self._choice = Choice(session, relations, query)
-        self.unjoined: dict[Key, list[Unjoined]] = {}
+    state: QueryState
+    query: Normal
 
-    def chosen(self, candidates: Sequence[Candidate]) -> list[Chosen]:
-        """The relations that Spark shuffles and that are worth replacing, with what replaces them."""
-        for candidate in candidates:
-            for index in candidate.indexes:
-                if all(offer.index is not index for offer in candidate.offers):
-                    self._refuse(candidate, index.name, NotJoined.NOT_OFFERED)
-        offered = [candidate for candidate in candidates if candidate.offers]
-        if not offered:
+    @property
+    def _choice(self) -> Choice:
+        return Choice(self.state, self.query)
+
+    def choices(self, candidates: Sequence[Candidate]) -> Sequence[Chosen | _Left]:
+        """What replaces the relations that Spark shuffles and that are worth replacing, and why others are left."""
+        if not candidates:
             return []
-        plain = shuffled_columns(self._session.jvm, self._dataset(self._query.plan).queryExecution(), SCAN)
-        return [one for candidate in offered for one in self._chosen(candidate, offered, plain)]
+        session = self.state.session
+        plain = shuffled_columns(session.jvm, session.dataset(self.query.plan).queryExecution(), SCAN)
+        return [self._chosen(candidate, candidates, plain) for candidate in candidates]
 
-    def _chosen(self, candidate: Candidate, others: Sequence[Candidate], shuffled: frozenset[int]) -> Sequence[Chosen]:
+    def _chosen(self, candidate: Candidate, others: Sequence[Candidate], shuffled: frozenset[int]) -> Chosen | _Left:
         offer = candidate.best(others)
         try:
             if not shuffled & candidate.ids:
                 raise NotChosen(NotJoined.NOT_SHUFFLED)
-            return [self._choice.choose(candidate, offer)]
+            return self._choice.choose(candidate, offer)
         except NotChosen as refused:
-            self._refuse(candidate, offer.index.name, refused.reason, refused.detail)
+            return _Left(candidate.key, Unjoined(offer.index.name, refused.reason, refused.detail))
         except NotBucketed as error:
-            self._refuse(candidate, offer.index.name, NotJoined.NOT_BUCKETED, str(error))
-        return []
+            return _Left(candidate.key, Unjoined(offer.index.name, NotJoined.NOT_BUCKETED, str(error)))
 
-    def settled(self, chosen: list[Chosen]) -> LogicalPlan | None:
-        """The plan in which none of the ``chosen`` is shuffled; those that still are leave the list."""
+    def settled(self, chosen: Sequence[Chosen]) -> _Settled:
+        """The plan of as many of the ``chosen`` as Spark does not shuffle nevertheless."""
+        session, left = self.state.session, list[_Left]()
         while chosen:
             plan = self._replaced(chosen)
-            dataset = self._dataset(plan)
+            dataset = session.dataset(plan)
             try_plan(dataset)
-            shuffled = shuffled_columns(self._session.jvm, dataset.queryExecution(), ROWS)
-            lost = [one for one in chosen if shuffled & one.candidate.ids]
+            shuffled = shuffled_columns(session.jvm, dataset.queryExecution(), ROWS)
+            lost = [choice for choice in chosen if shuffled & choice.candidate.ids]
             if not lost:
-                return plan
-            for one in lost:
-                chosen.remove(one)
-                self._refuse(one.candidate, one.offer.index.name, NotJoined.STILL_SHUFFLED)
-        return None
-
-    def _refuse(self, candidate: Candidate, index: str, reason: NotJoined, detail: str = "") -> None:
-        self.unjoined.setdefault(candidate.key, []).append(Unjoined(index, reason, detail))
+                return _Settled(plan, chosen, left)
+            chosen = [choice for choice in chosen if choice not in lost]
+            for choice in lost:
+                left.append(_Left(choice.candidate.key, Unjoined(choice.offer.index.name, NotJoined.STILL_SHUFFLED)))
+        return _Settled(None, (), left)
 
     # --- plans ---
 
     def _replaced(self, chosen: Iterable[Chosen]) -> LogicalPlan:
-        plans = {one.candidate.node.path: one.plan for one in chosen}
+        plans = {choice.candidate.node.path: choice.plan for choice in chosen}
         widened: dict[Path, set[Equality]] = {}
-        for join, equality in (pair for one in chosen for pair in one.widened):
+        for join, equality in (pair for choice in chosen for pair in choice.widened):
             widened.setdefault(join, set()).add(equality)
-        rebuilt = self._node(self._query.plan, self._query.tree, plans, widened)
+        rebuilt = self._node(self.query.plan, self.query.tree, plans, widened)
         # people may name columns by the aliases of their relations
-        plan = scala_object(self._session.jvm, PROJECT).apply(self._names.output(), rebuilt)
+        plan = scala_object(self.state.session.jvm, PROJECT).apply(self.state.query.handle().output(), rebuilt)
         plan.setAnalyzed()
         return plan
 
@@ -120,18 +147,15 @@ class _Covering:
             self._node(child, below, plans, widened)
             for child, below in ((java.children().apply(at), below) for at, below in enumerate(node.children))
         ]
-        java = java.withNewChildren(scala_seq(self._session.jvm, children))
+        java = java.withNewChildren(scala_seq(self.state.session.jvm, children))
         for equality in widened.get(node.path, ()):
             java = self._widened(java, equality)
         return java
 
     def _widened(self, join: LogicalPlan, equality: Equality) -> LogicalPlan:
         """A join with an equality of integers as one of longs, which says the same."""
-        jvm, condition = self._session.jvm, field_of(join, equality.slot)
+        jvm, condition = self.state.session.jvm, field_of(join, equality.slot)
         found = descend(condition, equality.path)
         sides = [self._choice.widened(found.children().apply(side)) for side in range(2)]
         found = found.withNewChildren(scala_seq(jvm, sides))
         return with_expression(jvm, join, equality.slot, with_operand(jvm, condition, equality.path, found))
-
-    def _dataset(self, plan: LogicalPlan) -> Dataset:
-        return java_class(self._session.jvm, DATASETS).ofRows(self._session.java, plan)

@@ -1,6 +1,6 @@
 """Which columns of a query a condition may be about, or a smallest or largest value, by the ids that its plan names.
 
-Used by ``risks`` and ``prospects``. Leaves nothing out: what is unclear counts. Must not open tables.
+Used by ``risks`` and the rule ``no_index_applies``. Leaves nothing out: what is unclear counts. Must not open tables.
 """
 
 from __future__ import annotations

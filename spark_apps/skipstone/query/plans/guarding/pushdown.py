@@ -1,6 +1,6 @@
 """What Spark hands to Iceberg of a query's conditions, as the optimized plan has it.
 
-Used by ``replacements``. Must not change a plan.
+Used by ``substitution``. Must not change a plan.
 """
 
 from __future__ import annotations

@@ -14,21 +14,22 @@ from dataclasses import dataclass
 from cachetools import LRUCache
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, IcebergType, StructType, UUIDType
 
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
-from skipstone.query.plans.analysis.relations import QueryTables, RelationRefused
+from skipstone.query.plans.analysis.relations import QueryTables, Site
 from skipstone.query.plans.analysis.uses import Key, Scope
+from skipstone.query.plans.fallback import or_else
 from skipstone.query.plans.guarding.conditioned import conditioned_ids
-from skipstone.query.plans.planning import Site, first_line
+from skipstone.query.plans.refusals import RelationRefused
 from skipstone.tables.decoding.summaries import without_bounds
-
-logger = logging.getLogger("skipstone.query")
 
 #: Manifest lists of which is known whether they lack bounds; lists never change.
 _LISTS_KEPT = 4_096
 _lists: LRUCache[tuple[str, str], bool] = LRUCache(_LISTS_KEPT)
+_UNREAD = "a manifest list cannot be read"
 _FLOATS = frozenset({"float", "double"})
 
 
@@ -62,18 +63,19 @@ def _risk(tables: QueryTables, key: Key, site: Site, conditioned: frozenset[int]
     asked = [column for column in outputs if conditioned is None or expression_id(column) in conditioned]
     if not asked:
         return Risk()
-    try:
-        table = tables.open(key, site.java).table
-    except Exception as error:  # noqa: BLE001 - of a table that we cannot open, Spark's types tell most
-        _say_unless_refused(error)
+    # of a table that we cannot open, Spark's types tell most
+    table = or_else(lambda: _opened(tables, key, site), lambda _: None, "a table is not opened", logging.DEBUG)
+    if table is None:
         return Risk(frozenset(_names(asked, frozenset())))
     columns = frozenset(_names(asked, _columns_at_risk(table.metadata.schemas)))
     return Risk(columns, _lacks_bounds(tables, key, site, table))
 
 
-def _say_unless_refused(error: Exception) -> None:
-    if not isinstance(error, RelationRefused):
-        logger.debug("a table is not opened: %s", first_line(error))
+def _opened(tables: QueryTables, key: Key, site: Site) -> Table | None:
+    try:
+        return tables.open(key, site.java).table
+    except RelationRefused:
+        return None
 
 
 def _names(columns: Iterable[Node], known: frozenset[str]) -> Iterator[str]:
@@ -110,11 +112,12 @@ def _lacks_bounds(tables: QueryTables, key: Key, site: Site, table: Table) -> bo
     if snapshot is None:
         return False
     place = str(table.metadata.table_uuid), snapshot.manifest_list
+    # a list that cannot be read now may lack bounds
+    return or_else(lambda: _list_lacks_bounds(place, table, snapshot), lambda _: True, _UNREAD, logging.DEBUG)
+
+
+def _list_lacks_bounds(place: tuple[str, str], table: Table, snapshot: Snapshot) -> bool:
     if place not in _lists:
-        try:
-            manifests = read_manifests(snapshot, table.io, table.format_version)
-            _lists[place] = bool(without_bounds(manifests, table.io))
-        except Exception as error:  # noqa: BLE001 - a list that cannot be read now may lack bounds
-            logger.debug("a manifest list cannot be read: %s", first_line(error))
-            return True
+        manifests = read_manifests(snapshot, table.io, table.format_version)
+        _lists[place] = bool(without_bounds(manifests, table.io))
     return _lists[place]

@@ -1,1 +1,1 @@
-"""Small sides of joins, which run first, and the keys that they give to the relations on the other sides."""
+"""The form of a query as joins: the columns by which relations are joined, and what ran first of it."""

@@ -1,8 +1,9 @@
 """Which relations of a plan matter only where a column of them has a value that the other side of a join has.
 
-Used by ``choosing``. An equi-join drops rows whose key the other side does not have, unless it keeps the rows of their
-side for their own sake. A column is followed upwards from its relation as long as every row keeps its own; the keys are
-followed downwards to smaller and smaller parts of the other side that have them all. Must not run anything.
+Used by ``form`` and the rules about joins. An equi-join drops rows whose key the other side does not have, unless it
+keeps the rows of their side for their own sake. A column is followed upwards from its relation as long as every row
+keeps its own; the keys are followed downwards to smaller and smaller parts of the other side that have them all. Must
+not run anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who reads what of a relation: the driver some rows, tasks the entries of an index, or files.
 
-Used by ``rewriting``. Must not judge relations, and must not make plans of Spark.
+Used by ``substitution`` and the rule ``narrow_relations``. Must not judge relations, and must not make plans of Spark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows that the driver reads itself, in place of a relation or of some of its files.
 
-Used by ``rewriting``: few rows by their position, and rows that an index alone holds, cost less than the tasks that
+Used by ``substitution``: few rows by their position, and rows that an index alone holds, cost less than the tasks that
 would read whole files for them. Must not judge relations; what it does not take is staged.
 """
 
@@ -50,6 +50,7 @@ from skipstone.indexes.asking.sampling import probable_rows
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.parallel import CORES
 from skipstone.query.planner import ReadPlan
+from skipstone.query.plans import cost
 from skipstone.query.reading import BudgetSpent, ReadBudget, answered_rows, rows_of_files
 from skipstone.tables.arrow import arrow_schema
 
@@ -69,14 +70,6 @@ _PLAIN = (
     TimestampType,
 )
 _NOT_STREAMING = False
-#: Bytes of an index that the driver reads at most for an answer.
-_ANSWER_BYTES = 64 * 1024 * 1024
-#: Entries among which it looks at most: tasks go through more of them sooner.
-_ANSWER_ROWS = 512 * 1024
-#: Values that it decodes at most of a small table.
-_SCAN_VALUES = 4 * 1024 * 1024
-#: Bytes that it notes of each row besides when it decodes the columns of a condition: its position, and what is null.
-_NOTED_BYTES = 9
 Int64s = npt.NDArray[np.int64]
 
 
@@ -162,7 +155,7 @@ class DriverReadLimits:
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
     """What the driver reads of ``plan``; None: nothing."""
     probe = plan.answer.probe if plan.answer is not None else None
-    takes_answer = probe is not None and probe.cost.bytes <= _ANSWER_BYTES and _is_short(probe, limits.rows)
+    takes_answer = probe is not None and probe.cost.bytes <= cost.DRIVER_ANSWER_BYTES and _is_short(probe, limits.rows)
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
     scanned = _unindexed(plan, takes_answer=takes_answer)
     rows = sum(counts.values())
@@ -186,7 +179,7 @@ def driver_scan(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits
         return None
     rows = int(_of_files(plan, plan.ordinals)[1].sum())
     tested = {column.name for column in plan.predicate.columns} if plan.predicate else set()
-    is_short = rows <= (_SCAN_VALUES // len(tested | {*columns.names}) if tested else limits.rows)
+    is_short = rows <= (cost.DRIVER_SCAN_VALUES // len(tested | {*columns.names}) if tested else limits.rows)
     is_cheap = is_short and _is_cheap([_scan(plan, columns, plan.ordinals)], limits)
     return DriverRead(columns, scanned=plan.ordinals) if is_cheap else None
 
@@ -195,7 +188,7 @@ def _is_short(probe: Probe, most: int) -> bool:
     """Whether the driver goes through the entries of an answer. Tasks cannot go through single pages of them; where
     these leave out much, the driver reads more, unless a sample tells that more rows than ``most`` are there.
     """
-    if probe.rows <= _ANSWER_ROWS:
+    if probe.rows <= cost.DRIVER_ANSWER_ROWS:
         return True
     try:
         return probe.is_by_pages and probable_rows(probe) <= most
@@ -244,7 +237,7 @@ def _decoded(
     schema, rows = arrow_schema(plan.files.schema), int(_of_files(plan, scanned)[1].sum())
     tested = {column.name for column in plan.predicate.columns} if plan.predicate else {*columns.names}
     widths = [_width(schema.field(name).type) for name in tested]
-    least = rows * (_NOTED_BYTES + sum(width or 0 for width in widths))
+    least = rows * (cost.DRIVER_NOTED_BYTES + sum(width or 0 for width in widths))
     known = 0 if None in widths else least
     return least, may_decode(known, driver_cores=limits.cores, task_cores=limits.parallelism)
 

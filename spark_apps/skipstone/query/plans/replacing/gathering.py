@@ -1,6 +1,6 @@
 """Which rows of the driver are aggregated in one task: few rows, spread over all cores, would be shuffled for nothing.
 
-Used by ``rewriting``. Must not change a plan.
+Used by ``substitution``. Must not change a plan.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 
 from skipstone.query.plans.analysis.catalyst import Node
 
-#: Rows that one task aggregates sooner than Spark starts a second stage.
-FEW_ROWS = 4096
 #: Nodes that give out rows one by one as they get them.
 _ROW_BY_ROW = frozenset({"Filter", "Project", "SubqueryAlias", "View"})
 #: Functions of people, which may take any time for a row.

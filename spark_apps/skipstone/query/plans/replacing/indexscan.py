@@ -1,7 +1,7 @@
 """Tasks that read an index in the place of data files, when it holds all columns that a query uses of them.
 
-Used by ``rewriting`` for answers that are too large for the driver. The entry files of an index are a staged scan like
-any other, of which the entries of other files and of deleted rows are left out and whose columns get the names and
+Used by ``substitution`` for answers that are too large for the driver. The entry files of an index are a staged scan
+like any other, of which the entries of other files and of deleted rows are left out and whose columns get the names and
 types of the relation. Must not judge whether an answer is worth it: the planner does.
 """
 
@@ -31,20 +31,15 @@ from skipstone.files.reader import describe_files
 from skipstone.indexes.asking.answers import HeldColumn, IndexAnswer
 from skipstone.indexes.tables import IndexFile
 from skipstone.query.planner import ReadPlan
+from skipstone.query.plans import cost
 from skipstone.query.plans.catalogs import java_table
+from skipstone.query.plans.fallback import or_else
 from skipstone.query.plans.replacing.driver import DriverColumns
 from skipstone.query.plans.replacing.residuals import Json, renamed
 from skipstone.query.plans.replacing.staging import StagedFiles, StagedScan, Staging, split_size, with_table
 
 logger = logging.getLogger("skipstone.query")
 
-#: Deleted rows that are looked up and left out; files of which more may be deleted are read themselves.
-MAX_DELETED = 100_000
-#: Files that a condition on entries names.
-MAX_NAMED_FILES = 20_000
-#: The row groups that hold entries follow one another in each file, so tasks of many row groups share them well enough,
-#: and those of few are mostly for nothing. What a row group costs to skip, in bytes.
-_TASKS_PER_CORE, _OPEN_COST = 4, 64 * 1024
 #: Files of an index that are looked for at the same time.
 _THREADS = 16
 Int64s = npt.NDArray[np.int64]
@@ -92,18 +87,26 @@ def plan_index_scan(
 
 def _are_there(answer: IndexAnswer) -> bool:
     """Whether the entry files are as they were committed: tasks that do not find one would fail the query."""
-    io = answer.probe.index.index.table.io
-    try:
-        with ThreadPoolExecutor(_THREADS) as threads:
-            sizes = threads.map(lambda part: len(io.new_input(part.file.path)), answer.probe.parts)
-            wrong = [p.file for p, size in zip(answer.probe.parts, sizes, strict=True) if size != p.file.size]
-    except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
-        logger.warning("index %s cannot be read, its files are read instead: %s", answer.name, error)
+    # an unreadable index must cost time, never an answer
+    wrong = or_else(
+        lambda: _of_another_size(answer),
+        lambda _: None,
+        f"index {answer.name} cannot be read, its files are read instead",
+    )
+    if wrong is None:
         return False
     if wrong:
         message = "index %s is damaged, its files are read instead: %s has another size"
         logger.warning(message, answer.name, wrong[0].path)
     return not wrong
+
+
+def _of_another_size(answer: IndexAnswer) -> list[IndexFile]:
+    """The entry files that do not have the size that they were committed with. Raises when one cannot be read."""
+    io = answer.probe.index.index.table.io
+    with ThreadPoolExecutor(_THREADS) as threads:
+        sizes = threads.map(lambda part: len(io.new_input(part.file.path)), answer.probe.parts)
+        return [part.file for part, size in zip(answer.probe.parts, sizes, strict=True) if size != part.file.size]
 
 
 def _undeleted(plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
@@ -116,7 +119,7 @@ def _deleted(table: Table, plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s,
     """The files of an answer that entries can stand for, and the rows of them that are deleted."""
     touched = [n for n in answer.ordinals.tolist() if plan.files.has_deletes(n)]
     deletes = {one.file.file_path: one.file for n in touched for one in plan.files.applying_deletes(n)}
-    if sum(file.record_count for file in deletes.values()) <= MAX_DELETED:
+    if sum(file.record_count for file in deletes.values()) <= cost.INDEX_SCAN_DELETED:
         try:
             described = describe_files(table, plan.files, touched)
             return answer.ordinals, _rows(answer, {file.file_id: deleted_positions(file) for file in described})
@@ -147,7 +150,7 @@ def _of_files(answer: IndexAnswer, ordinals: Int64s, harmless: Int64s) -> str | 
     known = np.union1d(wanted, _file_ids(answer, harmless))
     least, greatest = int(wanted[0]), int(wanted[-1])
     others = np.setdiff1d(np.arange(least, greatest + 1), known)
-    if min(len(wanted), len(others)) > MAX_NAMED_FILES:
+    if min(len(wanted), len(others)) > cost.INDEX_SCAN_NAMED_FILES:
         return None
     if len(wanted) < len(others):
         return f"file_id in ({', '.join(map(str, wanted.tolist()))})"
@@ -178,8 +181,9 @@ def stage_entries(staging: Staging, scan: IndexScan, residual: Json | None, para
     own = renamed(residual, {name: held.column.name for name, held in scan.answer.columns.items() if _compares(held)})
     ordinals = tuple(file.ordinal for file in scan.files)
     table = staging.table(frozen, StagedFiles(index.table, index.files, ordinals, index.table.schema()), own)
-    size = split_size([file.size for file in scan.files], _TASKS_PER_CORE * parallelism, _OPEN_COST)
-    return StagedEntries(scan, StagedScan(table, own, size, _OPEN_COST))
+    tasks, open_cost = cost.INDEX_SCAN_TASKS_PER_CORE * parallelism, cost.INDEX_SCAN_OPEN_BYTES
+    size = split_size([file.size for file in scan.files], tasks, open_cost)
+    return StagedEntries(scan, StagedScan(table, own, size, open_cost))
 
 
 def _compares(held: HeldColumn) -> bool:

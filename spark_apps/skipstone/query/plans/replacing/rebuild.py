@@ -1,6 +1,6 @@
 """A plan with some of its relations replaced; everything else of it stays the same objects.
 
-Used by ``session``. Must not know why or by what relations are replaced.
+Used by ``substitution`` and the rules. Must not know why or by what relations are replaced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Predicates as Iceberg expressions in JSON: what readers may skip row groups by.
 
-Used by ``rewriting``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no UUIDs, no negations.
+Used by ``substitution``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no UUIDs, no negations.
 Must not be used to drop rows: Spark filters what is read.
 """
 

@@ -1,6 +1,6 @@
 """Puts the files of a read plan in the place of a relation: Iceberg's own scan of a list of tasks.
 
-Used by ``rewriting``. All files are handed over as one JSON text, so the calls to the JVM do not grow with their
+Used by ``substitution``. All files are handed over as one JSON text, so the calls to the JVM do not grow with their
 number. Tasks are whole files: Iceberg splits staged tasks itself, and refuses those that are parts of files already;
 readers skip row groups by the residual. Must not decide what is read.
 """
@@ -40,6 +40,7 @@ from skipstone.compat.java import (
     scala_object,
 )
 from skipstone.query.planner import ReadPlan
+from skipstone.query.plans import cost
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.replacing.residuals import Json, columns_of
 from skipstone.tables.describing.tasks import describe_tasks
@@ -53,10 +54,6 @@ _CASE_SENSITIVE = True
 _NOT_STREAMING = False
 #: A sample of all rows: each place from 0 to 1, without replacement, by any seed.
 _ALL_ROWS = (0.0, 1.0, False, 0)
-#: What a file costs to open, in bytes, as Iceberg counts it: for each row group, when it splits a file.
-_OPEN_COST = 4 * 1024 * 1024
-_SMALLEST_SPLIT = 8 * 1024 * 1024
-_LARGEST_SPLIT = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class StagedScan:
     table: SparkTable | None
     residual: Json | None
     split_size: int
-    open_cost: int = _OPEN_COST
+    open_cost: int = cost.FILE_OPEN_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +145,10 @@ def held_back(jvm: Jvm, java: Relation) -> LogicalPlan:
     return cast(LogicalPlan, java_class(jvm, SAMPLE)(*_ALL_ROWS, pinned(jvm, java)))
 
 
-def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = _OPEN_COST) -> int:
+def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = cost.FILE_OPEN_BYTES) -> int:
     """Bytes per Spark task that keep all cores busy with files of ``sizes``, as Iceberg does not do it for itself."""
     weight = sum(max(size, open_cost) for size in sizes)
-    return max(_SMALLEST_SPLIT, min(_LARGEST_SPLIT, -(-weight // max(parallelism, 1))))
+    return max(cost.SMALLEST_SPLIT_BYTES, min(cost.LARGEST_SPLIT_BYTES, -(-weight // max(parallelism, 1))))
 
 
 # --- tasks ---

@@ -1,6 +1,6 @@
 """Tries a rewritten query before it is handed out: Spark plans it as it will run it, and readers get what they need.
 
-Used by ``rewriting``. The plan that Spark's optimizer makes of a rewritten query may differ in more than its leaves
+Used by ``substitution``. The plan that Spark's optimizer makes of a rewritten query may differ in more than its leaves
 from the one that it makes of the query itself, and some of these plans cannot run. Must not know tables or indexes.
 """
 

@@ -1,0 +1,53 @@
+"""How queries are planned: rules turn frozen states, one place catches what nobody expects, docs name each rule."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from skipstone.query.plans.optimizer import RULES
+
+ROOT = Path(__file__).parents[2]
+#: What the members of enumerations get when they are made, by ``__new__``.
+MEMBERS = {"member._value_", "member.sentence"}
+PLANS = ROOT / "spark_apps" / "skipstone" / "query" / "plans"
+
+
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(PLANS)): ast.parse(path.read_text()) for path in sorted(PLANS.rglob("*.py"))}
+
+
+def catches_all(node: ast.AST) -> bool:
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    names = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {"Exception"}
+    return bool(names & {"Exception", "BaseException"})
+
+
+def test_one_place_catches_what_nobody_expects() -> None:
+    found = [module for module, tree in trees().items() for node in ast.walk(tree) if catches_all(node)]
+    assert found == ["fallback.py"]
+
+
+def written(tree: ast.Module) -> list[str]:
+    """Attributes that are set outside of what makes an object."""
+    makers = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    made = {id(node) for maker in makers for node in ast.walk(maker)}
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and id(node) not in made
+    ]
+
+
+def test_no_attribute_is_written() -> None:
+    """But in ``analysis``, where what goes through one expression counts meanwhile."""
+    found = {module: writes for module, tree in trees().items() if (writes := {*written(tree)} - MEMBERS)}
+    assert [module for module in found if not module.startswith("analysis/")] == []
+
+
+def test_the_guide_has_every_rule_in_its_order() -> None:
+    guide = (ROOT / "docs" / "guide" / "indexes.md").read_text().partition("### Rules of planning")[2]
+    rows = re.findall(r"^\| `(\w+)` \|", guide.partition("\n### ")[0], re.MULTILINE)
+    assert rows == [rule.__name__ for rule in RULES]
