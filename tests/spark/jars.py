@@ -6,6 +6,7 @@ Used by the second engine (plain Spark with the Iceberg runtime) and by the REST
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -73,7 +74,15 @@ def _retrieve(folder: Path, coordinates: tuple[str, ...], *, transitive: bool) -
         f"<dependencies>{_dependencies(coordinates, transitive=transitive)}</dependencies>"
         "</ivy-module>"
     )
-    command = ["java", "-cp", f"{SPARK_JARS}/*", "org.apache.ivy.Main", "-warn", "-m2compatible"]
+    home = os.environ.get("JAVA_HOME")
+    command = [
+        f"{home}/bin/java" if home else "java",
+        "-cp",
+        f"{SPARK_JARS}/*",
+        "org.apache.ivy.Main",
+        "-warn",
+        "-m2compatible",
+    ]
     command += ["-ivy", str(module), "-cache", str(CACHE / "ivy"), "-confs", "default"]
     command += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
     subprocess.run(command, check=True, timeout=FETCH_SECONDS, stdout=subprocess.DEVNULL)
