@@ -227,7 +227,7 @@ soak-writers: setup ## Tables that other engines write, through all steps (ARGS=
 
 demo: ## The main job on real data, on this machine (CLUSTER=embedded: on a Kubernetes; current: on yours; STORAGE=s3)
 	@$(STAGE) --begin
-	@$(STAGE) "python environment" scripts/setup
+	@$(STAGE) "python environment" scripts/setup $(if $(filter none,$(CLUSTER)),demo)
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
 	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m $(if $(filter none,$(CLUSTER)),demo.local,demo)
 	@$(STAGE) --summary

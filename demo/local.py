@@ -2,94 +2,144 @@
 
 `skipstone local` runs the operator, and each run as a process. Loads ten months of flights, indexes them, lets two more
 months arrive while an index is suspended, queries in between, merges a CDC feed, and verifies everything with engines
-that are not ours. The tables stay in build/demo.
+that are not ours. Without Java, plain PyIceberg takes the part of plain Spark. The tables stay in build/demo.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
+from skipstone.jvm import find_java_problem
 from skipstone_cli.errors import CliError
 from skipstone_local.places import RootFolder, find_root
 
 from demo.kube import condition
 from demo.lakes import CLASS_PATH_VARIABLE
-from demo.machine import ROOT, DemoError, Machine, remove, run_program, shown, skipstone_up
+from demo.machine import ROOT, DemoError, Machine, Program, remove, shown, skipstone_up, start_program
 from demo.manifests import claim
-from demo.steps import is_in_sync, skipped, step, without_age
+from demo.steps import is_in_sync, new_lines, skipped, step, without_age
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 
 EXAMPLES = ROOT / "examples" / "flights"
 CLAIM, TABLE = "flights-data", "nyc.flights"
-FOLDER = ROOT / "build" / "demo" / "lake"
-REPORT = ROOT / "build" / "demo" / "report.html"
+FOLDER = ROOT / "build" / "demo"
 STEP_SECONDS = 600.0
+#: The last month that is loaded at first, and how many come later.
+OCTOBER, LATE = 10, 2
 
 
 class LocalDemo:
     """The steps in order; each prints what a person would type and see."""
 
-    def __init__(self, machine: Machine) -> None:
-        """Remember the folder that is served; nothing is done yet."""
+    def __init__(self, machine: Machine, java_problem: str | None, first_month: int) -> None:
+        """Remember the folder that is served; nothing is done yet.
+
+        ``java_problem``: why Spark cannot run here; None if it can. ``first_month``: earlier months are not loaded.
+        """
         self.machine = machine
+        self.java_problem = java_problem
+        self.first_month = first_month
         self.root = machine.folder.claim("default", CLAIM)
 
-    def run(self) -> None:
-        """All steps. Raises DemoError at the first that fails."""
+    def run(self, laying: Program, libraries: Future[str]) -> None:
+        """All steps. Raises DemoError at the first that fails.
+
+        ``laying``: the program that writes the files; ``libraries``: the class path of plain Spark.
+        """
         with step(f"lay 12 monthly CSV files (336,776 flights) and a CDC feed into {shown(self.root)}"):
+            laying.wait()
             self.machine.create(claim(CLAIM))
-            self.machine.wait_for("the claim has a folder", self.root.is_dir, STEP_SECONDS)
-            run_program("lay", [str(self.root)], {})
-        with step("declare a Warehouse, a Table, ten loads and two indexes"):
+        with step(f"declare a Warehouse, a Table, {self.early} loads and two indexes"):
             self.declare()
         with step("suspend one index, let November and December arrive"):
             self.let_two_months_arrive()
-        with step("query while the index lags: 10 of 12 segments by the index, 2 by min/max"):
-            run_program("query", [str(self.root), TABLE], {})
+        early, every = self.early, self.early + LATE
+        with step(f"query while the index lags: {early} of {every} segments by the index, {LATE} by min/max"):
+            self.start("query").wait()
         with step("resume: the index catches up"):
             self.suspend(is_suspended=False)
-            self.watch("si", lambda: self.synced() == {"12/12"}, "both indexes cover 12 of 12 segments")
+            self.watch("si", lambda: self.synced() == {f"{every}/{every}"}, f"both indexes cover {every} segments")
         with step("merge corrections, cancellations and added flights"):
             self.machine.apply(EXAMPLES / "06-merge.yaml")
             self.watch("mj", lambda: self.all_complete("MergeJob"), "the merge completes")
             self.watch("si", lambda: is_in_sync(self.synced()), "indexes in sync")
-        with step("verify with plain Spark + Iceberg against a DuckDB replay of CSV and feed"):
-            run_program("verify", [str(self.root), TABLE], {CLASS_PATH_VARIABLE: class_path()})
+        self.verify(libraries)
         self.finish()
 
     def declare(self) -> None:
         """Apply the manifests in one go, in any order, and watch the ten segments appear."""
-        names = ("01-warehouse", "02-table", "03-loads-january-to-october", "04-indexes")
-        self.machine.apply(*(EXAMPLES / f"{name}.yaml" for name in names))
-        self.watch("lj", lambda: self.all_complete("LoadJob"), "ten loads complete")
-        self.watch("si", lambda: self.synced() == {"10/10"}, "both indexes cover 10 of 10 segments")
+        first = [EXAMPLES / f"{name}.yaml" for name in ("01-warehouse", "02-table")]
+        self.machine.apply(*first, self.early_loads(), EXAMPLES / "04-indexes.yaml")
+        self.watch("lj", lambda: self.all_complete("LoadJob"), f"{self.early} loads complete")
+        early = self.early
+        self.watch("si", lambda: self.synced() == {f"{early}/{early}"}, f"both indexes cover {early} segments")
         self.show("wh,tbl")
+
+    @property
+    def early(self) -> int:
+        """How many months are loaded before the index is suspended."""
+        return OCTOBER - self.first_month + 1
+
+    def early_loads(self) -> Path:
+        """The manifests of these loads: those of the examples, or some of them."""
+        given = EXAMPLES / "03-loads-january-to-october.yaml"
+        if self.early == OCTOBER:
+            return given
+        chosen = self.machine.folder.path.parent / "some loads.yaml"
+        chosen.write_text("---".join(given.read_text().split("---")[-self.early :]))
+        return chosen
 
     def let_two_months_arrive(self) -> None:
         """Suspend `by-tailnum`; the other index goes on."""
         self.suspend(is_suspended=True)
         self.machine.apply(EXAMPLES / "05-loads-november-december.yaml")
         self.watch("lj", lambda: self.all_complete("LoadJob"), "loads 11 and 12 complete")
-        self.watch("si", lambda: self.synced() == {"10/12", "12/12"}, "by-tailnum lags at 10/12")
+        early, every = self.early, self.early + LATE
+        lagging = {f"{early}/{every}", f"{every}/{every}"}
+        self.watch("si", lambda: self.synced() == lagging, f"by-tailnum lags at {early}/{every}")
 
     def suspend(self, *, is_suspended: bool) -> None:
         """Set ``spec.suspend`` of `by-tailnum`."""
         self.machine.patch("SecondaryIndex", "by-tailnum", {"spec": {"suspend": is_suspended}})
 
+    def verify(self, libraries: Future[str]) -> None:
+        """Compare the table with a replay, by engines that are not ours."""
+        engine = "plain PyIceberg" if self.java_problem else "plain Spark + Iceberg"
+        with step(f"verify with {engine} against a DuckDB replay of CSV and feed"):
+            if self.java_problem:
+                self.start("verify", "--engine=pyiceberg").wait()
+            else:
+                variables = {CLASS_PATH_VARIABLE: _fetched(libraries), "SPARK_LOCAL_IP": "127.0.0.1"}
+                self.start("verify", **variables).wait()
+
     def finish(self) -> None:
         """Show all objects, write the report, and say what stays."""
         self.show("tbl,si,lj,mj")
-        report = ["report", "--file", str(REPORT)]
-        run_command(self.machine.folder, *report)
+        folder = self.machine.folder
+        report = folder.path.parent / "report.html"
+        run_command(folder, "report", "--file", str(report))
         merge = self.machine.items("MergeJob")[0]
         print(f"\nAll flights are right: {skipped(merge)}")
-        print(f"The report: {shown(REPORT)}. The tables: {shown(self.root)}; go on with 'skipstone local up'.")
+        if self.java_problem:
+            print(f"Plain Spark has not verified them: {self.java_problem}; then run make demo again.")
+        print(f"The report: {shown(report)}. The tables: {shown(self.root)}.")
+        print("To go on, type the first three lines above, then 'skipstone status' or 'skipstone local get lj'.")
+
+    def start(self, program: str, *options: str, **environment: str) -> Program:
+        """Start a program that reads the table."""
+        log = self.machine.folder.path.parent / f"{program}.log"
+        words = [str(self.root), TABLE, f"--first-month={self.first_month}", *options]
+        return start_program(program, words, log, **environment)
 
     def all_complete(self, kind: str) -> bool:
         """Whether every job of the kind is complete. Raises DemoError as soon as one failed."""
@@ -100,20 +150,23 @@ class LocalDemo:
         return bool(jobs) and all(condition(job, "Complete").get("status") == "True" for job in jobs)
 
     def synced(self) -> set[str]:
-        """The SYNCED strings of both indexes."""
-        return {str(index.get("status", {}).get("synced", "")) for index in self.machine.items("SecondaryIndex")}
+        """The SYNCED strings of both indexes. Raises DemoError when one is stalled."""
+        indexes = self.machine.items("SecondaryIndex")
+        for index in indexes:
+            if (stalled := condition(index, "Stalled")).get("status") == "True":
+                raise DemoError(f"{index['metadata']['name']} is stalled: {stalled['reason']}: {stalled['message']}")
+        return {str(index.get("status", {}).get("synced", "")) for index in indexes}
 
     def watch(self, kinds: str, done: Callable[[], bool], what: str) -> None:
-        """Print the table each time it changes (ages left aside) until ``done``."""
+        """Print the table, then each line that changes (ages left aside) until ``done``."""
         print(f"$ skipstone local get {kinds} --watch    # until {what}", flush=True)
-        shown_table = ""
+        table = ""
 
         def look() -> bool:
-            nonlocal shown_table
-            table = without_age(self.machine.table(kinds))
-            if table != shown_table:
-                print(table, flush=True)
-                shown_table = table
+            nonlocal table
+            before, table = table, without_age(self.machine.table(kinds))
+            if lines := new_lines(table, before):
+                print(lines, flush=True)
             return done()
 
         self.machine.wait_for(what, look, STEP_SECONDS)
@@ -123,6 +176,16 @@ class LocalDemo:
         print(f"$ skipstone local get {kinds}\n{self.machine.table(kinds)}", flush=True)
 
 
+def _fetched(libraries: Future[str]) -> str:
+    try:
+        return libraries.result()
+    except (OSError, subprocess.SubprocessError, RuntimeError) as error:
+        raise DemoError(
+            f"the libraries of plain Spark cannot be fetched ({error}): connect this machine to Maven Central, or "
+            "leave plain Spark out by 'JAVA_HOME=/nonexistent make demo'"
+        ) from error
+
+
 def class_path() -> str:
     """Iceberg's runtime for plain Spark, and SQLite's driver; fetched once."""
     return ":".join(map(str, jar_paths("iceberg-runtime", ICEBERG_RUNTIME)))
@@ -130,31 +193,55 @@ def class_path() -> str:
 
 def run_command(folder: RootFolder, *arguments: str) -> None:
     """Run the command line on the folder. Raises DemoError."""
-    run_module("skipstone_cli", [*arguments, "--local", str(folder.path)])
-
-
-def run_module(name: str, arguments: list[str]) -> None:
-    """Run a module in this interpreter's environment. Raises DemoError."""
     sys.stdout.flush()
-    if subprocess.run([sys.executable, "-m", name, *arguments], check=False).returncode:
-        raise DemoError(f"{name} {arguments[0]} failed")
+    command = [sys.executable, "-m", "skipstone_cli", *arguments, "--local", str(folder.path)]
+    if subprocess.run(command, check=False).returncode:
+        raise DemoError(f"skipstone {arguments[0]} failed")
+
+
+@contextmanager
+def libraries_fetched(java_problem: str | None) -> Iterator[Future[str]]:
+    """The class path of plain Spark, fetched while other things are done; empty without Java."""
+    threads = ThreadPoolExecutor(1)
+    try:
+        yield threads.submit((lambda: "") if java_problem else class_path)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def demonstrate(folder: RootFolder, first_month: int) -> None:
+    """Run the demonstration in ``folder``, which is new. Raises DemoError and CliError."""
+    java_problem = find_java_problem(os.environ)
+    if java_problem:
+        print("No Java for Spark is here: loads, indexes, queries and the merge of this demonstration need none.\n")
+    folder.path.mkdir(parents=True, mode=0o700)
+    # A claim finds what is in its folder.
+    target = folder.claim("default", CLAIM)
+    target.mkdir(parents=True)
+    laying = start_program("lay", [str(target)], folder.path.parent / "lay.log")
+    try:
+        with libraries_fetched(java_problem) as libraries, skipstone_up(folder) as machine:
+            LocalDemo(machine, java_problem, first_month).run(laying, libraries)
+    finally:
+        laying.process.kill()
 
 
 def main(argv: list[str]) -> int:
-    """Command line: ``python -m demo.local [--down]``."""
+    """Command line: ``python -m demo.local [--folder DIR] [--first-month N] [--down]``."""
     parser = argparse.ArgumentParser(prog="demo.local")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="is made again (build/demo)")
+    parser.add_argument("--first-month", type=int, default=1, choices=range(1, OCTOBER + 1), help="load fewer months")
     parser.add_argument("--down", action="store_true", help="remove what the demonstration made")
     arguments = parser.parse_args(argv)
-    folder, start = find_root(FOLDER), time.monotonic()
+    folder, start = find_root(arguments.folder / "lake"), time.monotonic()
     # Whoever ends this program ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         remove(folder)
         if arguments.down:
-            shutil.rmtree(FOLDER.parent, ignore_errors=True)
+            shutil.rmtree(folder.path.parent, ignore_errors=True)
             return 0
-        with skipstone_up(folder) as machine:
-            LocalDemo(machine).run()
+        demonstrate(folder, arguments.first_month)
     except (DemoError, CliError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +36,7 @@ JsonObject = dict[str, Any]
 NAMESPACE = "default"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.3
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -45,9 +47,9 @@ class DemoError(RuntimeError):
 @contextmanager
 def skipstone_up(folder: RootFolder) -> Iterator[Machine]:
     """Serve ``folder`` by `skipstone local up` inside the block; what it holds stays. Raises DemoError."""
-    folder.path.mkdir(parents=True, mode=0o700)
     command = [sys.executable, "-m", "skipstone_cli", "local", "up", "--root", str(folder.path)]
-    print(f"$ export SKIPSTONE_LOCAL={shown(folder.path)}\n$ skipstone local up &", flush=True)
+    print(f"$ . {shlex.quote(shown(Path(sys.prefix) / 'bin' / 'activate'))}", flush=True)
+    print(f"$ export SKIPSTONE_LOCAL={shlex.quote(shown(folder.path))}\n$ skipstone local up &", flush=True)
     with (folder.path.parent / "up.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -63,7 +65,7 @@ def _await_server(process: subprocess.Popen[bytes], folder: RootFolder) -> None:
     while not _answers(folder):
         if process.poll() is not None or time.monotonic() > end:
             raise DemoError(f"skipstone local up does not serve: see {folder.path.parent / 'up.log'}")
-        time.sleep(LOOK_SECONDS / 5)
+        time.sleep(LOOK_SECONDS / 3)
 
 
 def _answers(folder: RootFolder) -> bool:
@@ -91,7 +93,7 @@ class Machine:
 
     def apply(self, *manifests: Path) -> None:
         """Apply manifest files, as `skipstone local apply` does. Raises DemoError."""
-        print(f"$ skipstone local apply {' '.join(f'-f {shown(path)}' for path in manifests)}", flush=True)
+        print(f"$ skipstone local apply {' '.join(f'-f {shlex.quote(shown(path))}' for path in manifests)}", flush=True)
         if run_apply(self.objects, Screen(), Sources([str(path) for path in manifests])):
             raise DemoError("a manifest is refused")
 
@@ -100,7 +102,9 @@ class Machine:
         self.objects.apply(manifest)
 
     def patch(self, kind: str, name: str, change: JsonObject) -> None:
-        """Change fields of an object."""
+        """Change fields of an object, as kubectl does."""
+        words = ["kubectl", f"--kubeconfig={shown(self.folder.kubeconfig)}", "patch", f"{kind}/{name}".lower()]
+        print(f"$ {shlex.join([*words, '--type=merge', f'--patch={json.dumps(change)}'])}", flush=True)
         self.objects.patch(self._resource(kind), NAMESPACE, name, change)
 
     def items(self, kind: str) -> list[JsonObject]:
@@ -128,14 +132,31 @@ class Machine:
             time.sleep(LOOK_SECONDS)
 
 
-def run_program(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run a program of the demonstration in a process of its own. Raises DemoError when it fails."""
-    sys.stdout.flush()
-    done = subprocess.run(
-        [sys.executable, "-m", f"demo.{name}", *arguments], env={**os.environ, **environment}, check=False
-    )
-    if done.returncode:
-        raise DemoError(f"the program {name} failed")
+@dataclass(frozen=True)
+class Program:
+    """A program of the demonstration that runs in a process of its own; what libraries log goes to ``log``."""
+
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
+
+    def wait(self) -> None:
+        """Print what it says until it has ended. Raises DemoError with the end of its log when it fails."""
+        for line in self.process.stdout or ():
+            print(line, end="", flush=True)
+        if self.process.wait():
+            raise DemoError(f"the program {self.name} failed:\n{self.log.read_text(errors='replace')[-4000:]}")
+
+
+def start_program(name: str, arguments: Sequence[str], log: Path, **environment: str) -> Program:
+    """Start a program of the demonstration with further variables."""
+    command = [sys.executable, "-m", f"demo.{name}", *arguments]
+    variables = {**os.environ, **environment}
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8"
+        )
+    return Program(name, process, log)
 
 
 def remove(folder: RootFolder) -> None:

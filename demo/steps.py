@@ -27,6 +27,12 @@ def without_age(table: str) -> str:
     return "\n".join(line[:at].rstrip() for line in lines) + "\n"
 
 
+def new_lines(table: str, before: str) -> str:
+    """The lines of a table that ``before`` lacks, as `--watch` prints changes; all of it if there was none before."""
+    known = {" ".join(line.split()) for line in before.splitlines()}
+    return "\n".join(line for line in table.splitlines() if line.strip() and " ".join(line.split()) not in known)
+
+
 def is_in_sync(synced: Collection[str]) -> bool:
     """Whether each of the SYNCED strings, such as ``12/12``, says that no segment is missing."""
     return all(text.split("/")[0] == text.split("/")[-1] for text in synced)

@@ -1,7 +1,7 @@
 """Verifies the demonstration's table with two engines that are not ours.
 
 Reads the table by plain Spark with the Iceberg runtime (no Skipstone code) and compares it with a DuckDB replay of
-the CSV files and the feed. Runs in a pod that reaches the Warehouse.
+the CSV files and the feed. Runs in a pod that reaches the Warehouse. Where there is no Java, plain PyIceberg reads.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from demo.data import COLUMNS
@@ -52,12 +54,28 @@ def read_plain(lake: Lake, table: str) -> pa.Table:
         spark.stop()
 
 
-def verify(lake: Lake, table: str, *, feed: bool = True) -> tuple[str, ...]:
+def read_without_java(lake: Lake, table: str) -> pa.Table:
+    """The same as plain PyIceberg reads them."""
+    rows = lake.catalog().load_table(table).scan(selected_fields=COLUMNS).to_arrow().select(list(COLUMNS))
+    times = pc.strftime(rows["time_hour"].cast(pa.timestamp("s", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
+    return rows.set_column(COLUMNS.index("time_hour"), "time_hour", times)
+
+
+ENGINES: dict[str, Callable[[Lake, str], pa.Table]] = {"spark": read_plain, "pyiceberg": read_without_java}
+
+
+def verify(
+    lake: Lake, table: str, *, feed: bool = True, engine: str = "spark", first_month: int = 1
+) -> tuple[str, ...]:
     """Sentences for every difference between the table and the replay; empty when they are equal."""
     with lake.reading() as folder:
-        connection = open_replay(folder, feed=feed)
-    connection.register("found", read_plain(lake, table))
-    return differences(fingerprint(connection, "expected"), fingerprint(connection, "found"))
+        connection = open_replay(folder, months=tuple(range(first_month, 13)), feed=feed)
+    found = ENGINES[engine](lake, table)
+    connection.register("found", found)
+    different = differences(fingerprint(connection, "expected"), fingerprint(connection, "found"))
+    if not different:
+        print(f"{found.num_rows:,} rows in {found.num_columns} columns: equal")
+    return different
 
 
 def main(argv: list[str]) -> int:
@@ -66,8 +84,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("root")
     parser.add_argument("table")
     parser.add_argument("--without-feed", action="store_true", help="expect the loads only")
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="spark", help="what reads the table")
+    parser.add_argument("--first-month", type=int, default=1, help="the first month that was loaded")
     arguments = parser.parse_args(argv)
-    found = verify(open_lake(arguments.root), arguments.table, feed=not arguments.without_feed)
+    lake, feed = open_lake(arguments.root), not arguments.without_feed
+    found = verify(lake, arguments.table, feed=feed, engine=arguments.engine, first_month=arguments.first_month)
     for sentence in found:
         print(f"DIFFERENT {sentence}")
     print(json.dumps({"table": arguments.table, "columns": len(COLUMNS), "different": len(found)}))

@@ -8,6 +8,7 @@ import pytest
 
 from demo.data import FEED, write_all
 from demo.replay import ColumnPrint, differences, fingerprint, open_replay
+from demo.steps import new_lines
 
 Fingerprint = tuple[ColumnPrint, ...]
 
@@ -66,3 +67,10 @@ def test_the_same_files_are_written_twice(root: Path, tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in tmp_path.rglob("*.csv")} == {
         p.name: p.read_bytes() for p in root.rglob("*.csv")
     }
+
+
+def test_a_watched_table_shows_only_what_changed() -> None:
+    first = "NAME   ROWS\na      1\nb\n"
+    assert new_lines(first, "") == first.rstrip()
+    assert new_lines("NAME   ROWS\na      1\nb      2\n", first) == "b      2"
+    assert new_lines("NAME     ROWS\na        1\nlonger   2\n", first) == "longer   2"
