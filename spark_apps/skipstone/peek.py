@@ -20,8 +20,8 @@ def request_path(environment: Mapping[str, str]) -> Path:
 
 
 def may_do_without_spark(environment: Mapping[str, str]) -> bool:
-    """Whether the request is to load or merge Parquet or Avro files, or to merge the change feed of a tool: the driver
-    may be able to do it all by itself.
+    """Whether the request is to load or merge files of any format but Orc, or to merge the change feed of a tool: the
+    driver may be able to do it all by itself.
 
     Unless the Warehouse wants Spark for all work. Files that are registered are never read by Spark.
     """
@@ -32,6 +32,6 @@ def may_do_without_spark(environment: Mapping[str, str]) -> bool:
             return True
         wants_spark = request.get("spark", {}).get("smallWork") == "Spark"
         source = task["source"]
-        return bool(source["format"] in ("Parquet", "Avro") or source.get("changeFormat")) and not wants_spark
+        return bool(source["format"] != "Orc" or source.get("changeFormat")) and not wants_spark
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False

@@ -365,7 +365,11 @@ KINDS: Mapping[str, Kind] = {
     "load, Avro": Kind(_avro, _loads(SourceFormat.AVRO)),
     "load, Avro, in Spark": Kind(_avro, _loads(SourceFormat.AVRO, NO_SHARE)),
     "load, ORC, in Spark": Kind(_orc, _loads(SourceFormat.ORC, NO_SHARE)),
+    "load, Csv": Kind(_csv, _loads(SourceFormat.CSV)),
+    "load, Csv, own texts": Kind(_own(_csv), _loads(SourceFormat.CSV)),
     "load, Csv, in Spark": Kind(_csv, _loads(SourceFormat.CSV, NO_SHARE)),
+    "load, Json": Kind(_json, _loads(SourceFormat.JSON)),
+    "load, Json, own texts": Kind(_own(_json), _loads(SourceFormat.JSON)),
     "load, Json, in Spark": Kind(_json, _loads(SourceFormat.JSON, NO_SHARE)),
     "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
     "merge, copy-on-write, deletes, long texts in the middle of a row group": Kind(

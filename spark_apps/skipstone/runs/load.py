@@ -285,7 +285,7 @@ def _write_here(plan: _Plan) -> _Made | None:
     job, listing, table = plan.job, plan.listing, plan.table
     with job.reporter.stage("write"), readable(listing):
         limits = PlainLimits(job.share.rows, job.share.source_bytes, job.share.decoded_bytes)
-        source = find_plain_rows(listing, job.task.source, table.schema(), limits)
+        source = find_plain_rows(listing, job.task.source, table.schema(), limits, job.task.time_zone)
         if source is None or not _is_zone(job.task.time_zone):
             return None
         names = table_names(job.task.source, table.schema(), source.groups)

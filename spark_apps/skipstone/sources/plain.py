@@ -1,4 +1,4 @@
-"""Reads a small source of plain Parquet or Avro files into Arrow in this process, without starting a JVM for it.
+"""Reads a small source of Csv, Json, or plain Parquet or Avro files into Arrow in this process, without a JVM for it.
 
 Called by the load run and the merge run before they ask for a session. Takes only what means the same without
 conversion; all else, damaged files included, is left to Spark, which then reads, and tells what is wrong.
@@ -23,7 +23,9 @@ from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.nested import Named
+from skipstone.sources.reading import ReadRules
+from skipstone.sources.text.driver.reading import TextReading, text_reading
+from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import is_without_rows, raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
@@ -38,10 +40,15 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 BATCH_ROWS = 4096
 #: Rows that are decoded at once where all are needed.
 WHOLE_ROWS = 128 * 1024
-#: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
-_AVRO_BYTES = 16 << 20
-_NONE = Named()
-_LIMITS = {SourceFormat.PARQUET: sys.maxsize, SourceFormat.AVRO: _AVRO_BYTES}
+#: Records of Avro and Json are read one by one: from here on Spark's tasks are sooner done.
+_RECORD_BYTES = 16 << 20
+_UTC = ReadRules("UTC")
+_LIMITS = {
+    SourceFormat.PARQUET: sys.maxsize,
+    SourceFormat.CSV: sys.maxsize,
+    SourceFormat.JSON: _RECORD_BYTES,
+    SourceFormat.AVRO: _RECORD_BYTES,
+}
 #: Gives the columns of these names of a file, in one table or in several.
 _Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
 
@@ -71,7 +78,8 @@ class NotPlainError(Exception):
 class PlainSource:
     """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold.
 
-    ``absent``: further columns of the source, which no file has. ``groups``: the columns of each file.
+    ``absent``: further columns of the source, which no file has. ``groups``: the columns of each file. ``text``: how
+    files of text are read.
     """
 
     files: tuple[StoredFile, ...]
@@ -80,9 +88,12 @@ class PlainSource:
     format: SourceFormat = SourceFormat.PARQUET
     absent: tuple[SourceColumn, ...] = ()
     groups: tuple[ColumnGroup, ...] = ()
+    text: TextReading | None = None
 
     def values(self, listing: SourceListing, names: Sequence[str]) -> Mapping[str, int]:
-        """Rows with a value by column, of those of ``names`` of which it is known."""
+        """Rows with a value by column, of those of ``names`` of which it is known. Raises NotPlainError."""
+        if self.text is not None:
+            return self._text_values(self.text, names)
         if self.format is SourceFormat.AVRO:
             return values_read(self.files, names)
         return values_known(listing, self.format, names)
@@ -106,80 +117,122 @@ class PlainSource:
         """The same, some rows at a time. Raises NotPlainError, maybe after the first of them."""
         return self._parts(schema, _batches)
 
+    def _text_values(self, text: TextReading, names: Sequence[str]) -> Mapping[str, int]:
+        try:
+            parts = [text.values(file, group, names) for file, group in zip(self.files, self.groups, strict=True)]
+        except SparkNeeded as error:
+            raise NotPlainError(str(error)) from error
+        return {name: sum(part[name] for part in parts) for name in names}
+
     def _parts(self, schema: pa.Schema, read: _Reader) -> Iterator[pa.Table]:
         columns = {column.name: column for column in self.columns}
         wanted = [columns[name] for name in schema.names]
         rows = size = 0
-        for file in self.files:
+        for file, group in zip(self.files, self.groups, strict=True):
             try:
-                for part in self._read(file, schema, wanted, read):
+                for part in self._read(file, group, schema, wanted, read):
                     rows, size = rows + part.num_rows, size + part.nbytes
                     if size > self.limits.most_decoded or rows > self.limits.rows:
                         # footers count a value that repeats once, and Avro files have none
                         raise NotPlainError(f"the files hold more than {size} bytes in {rows} rows")
                     yield part
-            except (OSError, pa.ArrowException) as error:
+            except (OSError, pa.ArrowException, SparkNeeded) as error:
                 raise NotPlainError(str(error)) from error
 
     def _read(
-        self, file: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
+        self, file: StoredFile, group: ColumnGroup, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
     ) -> Iterator[pa.Table]:
+        if self.text is not None:
+            return _read_text(self.text.parts(file, group, schema, self.columns), columns)
         is_avro = self.format is SourceFormat.AVRO
         return _read_avro(file, schema, columns) if is_avro else _read(file, schema, columns, read)
 
 
 def find_plain(
-    listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits, named: Named = _NONE
+    listing: SourceListing,
+    source: SourceSpec,
+    schema: Schema,
+    limits: PlainLimits,
+    rules: ReadRules = _UTC,
 ) -> PlainSource | None:
     """The files of ``listing`` under their own columns, if they are plain, have all columns and are within ``limits``.
 
-    ``schema``: the table's. ``named``: what may be fields within columns, which are left to Spark. Raises BadSpec and
-    BadData for columns that do not fit, as ``read_source`` does.
+    ``schema``: the table's. ``rules``: fields within columns are left to Spark. Raises BadSpec and BadData for columns
+    that do not fit, as ``read_source`` does.
     """
+    named = rules.named
 
     def columns_of(groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
         if any(name not in group.columns for group in groups for name in named.fields):
             return ()
         return source_columns(source, schema, groups, named.needed)
 
-    return _find(listing, source, limits, columns_of, may_lack=named.needed is not None)
+    return _find(_Site(listing, source, schema, limits, rules.time_zone), columns_of, may_lack=named.needed is not None)
 
 
 def find_plain_rows(
-    listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits
+    listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits, time_zone: str = "UTC"
 ) -> PlainSource | None:
     """The files of ``listing`` as columns of the table, if they are plain and within ``limits``.
 
     ``schema``: the table's. Raises as ``read_table_rows`` does.
     """
-    return _find(listing, source, limits, lambda groups: table_columns(source, schema, groups))
+    site = _Site(listing, source, schema, limits, time_zone)
+    return _find(site, lambda groups: table_columns(source, schema, groups), may_lack=False)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """What is read, for a table of ``schema``."""
+
+    listing: SourceListing
+    source: SourceSpec
+    schema: Schema
+    limits: PlainLimits
+    time_zone: str
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there are files, of no more bytes than are read here."""
+        if self.source.format not in _LIMITS or not self.listing.files:
+            return False
+        return self.listing.total_bytes <= min(self.limits.unpacked_bytes, _LIMITS[self.source.format])
+
+    def text(self) -> TextReading | None:
+        """How files of text are read. Raises as ``text_reading`` does, and BadSpec for options of other formats."""
+        most = self.limits.unpacked_bytes
+        found = text_reading(self.listing, self.source, self.schema, self.time_zone, most)
+        if found is None:
+            no_options(self.source)
+        return found
 
 
 def _find(
-    listing: SourceListing,
-    source: SourceSpec,
-    limits: PlainLimits,
-    columns_of: Callable[[Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
-    *,
-    may_lack: bool = False,
+    site: _Site, columns_of: Callable[[Sequence[ColumnGroup]], tuple[SourceColumn, ...]], *, may_lack: bool
 ) -> PlainSource | None:
-    if source.format not in _LIMITS or not listing.files:
+    if not site.is_small:
         return None
-    if listing.total_bytes > min(limits.unpacked_bytes, _LIMITS[source.format]):
+    kind, limits = site.source.format, site.limits
+    try:
+        if kind is SourceFormat.JSON and may_lack:
+            raise SparkNeeded(SparkOnly.PRESENT)
+        text = site.text()
+        found = [(file, text.columns(file) if text else _columns(file, kind)) for file in site.listing.stored]
+        files = tuple(file for file, columns in found if columns is not None)
+        groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in found if columns is not None]
+        wanted = columns_of(groups)
+        absent = tuple(one for one in wanted if may_lack and not any(one.source in group.columns for group in groups))
+        columns = tuple(one for one in wanted if one not in absent)
+        if not columns or not all(_feeds(group, one, may_lack=may_lack) for group in groups for one in columns):
+            return None
+        if text is not None:
+            text.require_castable(columns)
+    except SparkNeeded:
         return None
-    no_options(source)
-    found = [(file, _columns(file, source.format)) for file in listing.stored]
-    files = tuple(file for file, columns in found if columns is not None)
-    groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in found if columns is not None]
-    wanted = columns_of(groups)
-    absent = tuple(one for one in wanted if may_lack and not any(one.source in group.columns for group in groups))
-    columns = tuple(one for one in wanted if one not in absent)
-    if not columns or not all(_feeds(group, one) for group in groups for one in columns):
+    if kind is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
         return None
-    if source.format is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
-        return None
-    return PlainSource(files=files, columns=columns, limits=limits, format=source.format, absent=absent,
-                       groups=tuple(groups))  # fmt: skip
+    return PlainSource(files=files, columns=columns, limits=limits, format=kind, absent=absent, groups=tuple(groups),
+                       text=text)  # fmt: skip
 
 
 def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn] | None:
@@ -190,11 +243,11 @@ def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn] | 
     return raw_columns(footer) if footer or not is_without_rows(file, kind) else None
 
 
-def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
+def _feeds(group: ColumnGroup, column: SourceColumn, *, may_lack: bool) -> bool:
     found = group.columns.get(column.source)
     if found is None:
-        return False
-    return is_plain(found.file_type, column.type) or (found.is_null and column.type.is_primitive)
+        return any(one.is_text for one in group.columns.values()) and not may_lack
+    return found.is_text or is_plain(found.file_type, column.type) or (found.is_null and column.type.is_primitive)
 
 
 def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:
@@ -241,6 +294,12 @@ def _require_known_years(moments: pa.Table) -> None:
         ends = pc.min_max(values.cast(pa.int64()))
         if ends["min"].is_valid and not _FIRST <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST:
             raise pa.ArrowInvalid("a year is before 1 or after 9999")
+
+
+def _read_text(parts: Iterator[pa.Table], columns: Sequence[SourceColumn]) -> Iterator[pa.Table]:
+    for part in parts:
+        _require_fitting(part, columns)
+        yield part
 
 
 def _read_avro(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn]) -> Iterator[pa.Table]:

@@ -173,7 +173,8 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
     leaves_out(site.task)
     limits = PlainLimits(site.share.rows, site.share.source_bytes, site.share.decoded_bytes)
-    read = find_plain(site.listing, site.task.source, files.schema, limits, _named(site.task))
+    rules = ReadRules(site.task.time_zone, _named(site.task))
+    read = find_plain(site.listing, site.task.source, files.schema, limits, rules)
     if read is None:
         return None
     planned = _plan(site.task, (*read.columns, *read.absent), table, files)

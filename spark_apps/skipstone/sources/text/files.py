@@ -116,14 +116,14 @@ def _csv_group(
         frame = with_url(complete(frame, listing, len(files)))
     return RawGroup(
         frame=frame,
-        columns=_csv_columns(header, references),
+        columns=csv_columns(header, references),
         record=_csv_record(references, options),
         corrupt=f"the row does not have the {len(header)} fields of the header",
         example=files[0].name,
     )
 
 
-def _csv_columns(header: Sequence[str], references: Sequence[str]) -> Mapping[str, RawColumn]:
+def csv_columns(header: Sequence[str], references: Sequence[str]) -> Mapping[str, RawColumn]:
     """The columns by name; one without a name goes by its position, as Spark calls it."""
     columns = {name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name}
     unnamed = {_free_name(f"_c{at}", columns): RawColumn(ref, is_text=True, is_unnamed=True)
