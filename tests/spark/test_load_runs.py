@@ -81,7 +81,7 @@ def test_a_csv_file_becomes_one_segment(bed: Bed) -> None:
     assert report.counts == {"rowsRead": 2, "rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
     assert report.snapshot_id == str(bed.table().metadata.current_snapshot_id)
     assert bed.rows() == ANN
-    assert set(report.stages_ms) == {"session", "write", "commit"}
+    assert set(report.stages_ms) == {"write", "commit"}
 
 
 def test_each_load_is_a_segment_of_its_own_and_the_report_has_the_tables_state(bed: Bed) -> None:

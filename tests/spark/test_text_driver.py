@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import available_timezones
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ from skipstone.sources.text.csvrecords import CsvShape
 from skipstone.sources.text.driver.casts import TextForms, cast_text, null_text, require_patterns
 from skipstone.sources.text.driver.csvcells import csv_cells
 from skipstone.sources.text.driver.sparkonly import SparkNeeded
-from skipstone.sources.text.options import text_options
+from skipstone.sources.text.options import TextOptions, text_options
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData
@@ -101,7 +102,7 @@ def test_each_text_is_the_value_that_spark_makes_of_it(
 ) -> None:
     random = Random(f"{zone} {patterns}")
     rows = []
-    for _ in range(cases(400, 20_000)):
+    for _ in range(cases(400, 4_000)):
         make = cell if patterns is None else lambda name, drawn: patterned(name, drawn, *patterns)
         rows.append([make(name, random) for name in TYPES])
     text = io.StringIO(newline="")
@@ -133,6 +134,32 @@ def test_each_text_is_the_value_that_spark_makes_of_it(
 
 LETTERS = ("a", "é", " ", "\t", "\\", "'", '"', '""', ",", ";", "\x01", "\x0b", "\x7f", "\n", "\r", "\r\n", "1", "\x00")
 COLUMNS = ("x", "y", "z")
+
+
+def test_clocks_of_all_zones_show_what_those_of_spark_show(spark: SparkSession) -> None:
+    """Local times of the years that the driver knows, and of the days at which clocks change in many places."""
+    random = Random("zones")
+    zones = sorted(available_timezones())
+    asked = []
+    for zone in random.sample(zones, cases(40, len(zones))):
+        for _ in range(cases(50, 400)):
+            month, day = random.choice(((3, random.randint(8, 31)), (10, random.randint(1, 31)), (4, 1), (11, 2)))
+            if random.random() < 0.5:
+                month, day = random.randint(1, 12), random.randint(1, 28)
+            clock = f"{random.randint(0, 23):02d}:{random.choice((0, 30, 59)):02d}:00"
+            asked.append((zone, f"{random.randint(1970, 2037)}-{month:02d}-{day:02d} {clock}"))
+    frame = spark.createDataFrame(asked, "zone string, text string")
+    found = frame.selectExpr("zone", "text", "unix_micros(to_utc_timestamp(cast(text as timestamp), zone)) as micros")
+    wrong = []
+    with_rows: dict[str, list[Any]] = {}
+    for row in found.collect():
+        with_rows.setdefault(row.zone, []).append(row)
+    for zone, rows in with_rows.items():
+        forms = TextForms(options=TextOptions(), time_zone=zone)
+        mine = _each(pa.chunked_array([[row.text for row in rows]]), "z", forms)
+        told = [(row, value) for row, value in zip(rows, mine, strict=True) if not isinstance(value, SparkNeeded)]
+        wrong += [(zone, row.text, value - row.micros) for row, value in told if value != row.micros]
+    assert wrong == []
 
 
 def _content(random: Random, options: Mapping[str, str]) -> bytes:
@@ -187,7 +214,7 @@ def test_lines_are_cut_as_spark_cuts_them(tmp_path: Path, spark: SparkSession, o
     """Every file is its own case; Spark reads those that the driver takes at once."""
     random = Random(str(options))
     content = partial(_content, random, options)
-    count = cases(60, 3000)
+    count = cases(60, 1_500)
     suffixes = (".csv", ".csv", ".csv", ".csv.gz")
     _judge(spark, tmp_path, SourceFormat.CSV, options, [(content(), random.choice(suffixes)) for _ in range(count)])
 
@@ -275,7 +302,7 @@ def _json_record(random: Random) -> str:
 def test_records_of_json_are_cut_as_spark_cuts_them(tmp_path: Path, spark: SparkSession, multi_line: str) -> None:
     random = Random(multi_line)
     files = []
-    for _ in range(cases(150, 6000)):
+    for _ in range(cases(150, 3_000)):
         end = random.choice(("\n", "\r\n", "\r"))
         records = [_json_record(random) for _ in range(random.randint(1, 4))]
         text = end.join(records) + random.choice(("", end))

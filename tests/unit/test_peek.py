@@ -26,7 +26,7 @@ from skipstone_core.contract.spark import SmallWork, SparkRef
 
 @pytest.mark.parametrize("run", [RunKind.LOAD, RunKind.MERGE])
 @pytest.mark.parametrize("kind", SourceFormat)
-def test_only_parquet_and_avro_may_be_loaded_and_merged_without_spark(
+def test_all_formats_but_orc_may_be_loaded_and_merged_without_spark(
     tmp_path: Path, kind: SourceFormat, run: RunKind
 ) -> None:
     source = SourceSpec(format=kind, paths=("feeds",))
@@ -44,7 +44,7 @@ def test_only_parquet_and_avro_may_be_loaded_and_merged_without_spark(
     )
     path = tmp_path / "request.json"
     path.write_text(request.to_json())
-    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind in (SourceFormat.PARQUET, SourceFormat.AVRO))
+    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind is not SourceFormat.ORC)
     if run is RunKind.MERGE:
         feed = MergeTask(source=replace(source, change_format=ChangeFormat.DEBEZIUM), keys=())
         path.write_text(replace(request, merge=feed).to_json())

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from skipstone.runs.check import check_storage
 from skipstone.sources.listing import SourceListing, find_pin, list_arrivals, list_source, pinned_source
 from skipstone.sources.listing import require_unchanged as require_same
-from skipstone.sources.plain import PlainLimits, find_plain
+from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain
 from skipstone.storage.buckets.objectfiles import TAIL_BYTES
 from skipstone.storage.opening import open_storage, storage_of, storage_properties
 from skipstone.tables.records.archive import TxnArchive
@@ -219,7 +219,11 @@ def test_plain_files_in_a_bucket_are_read_without_spark_and_by_their_version(lak
         assert rows is not None
         assert rows.column("id").to_pylist() == list(range(count))
         lake.put("in/a.parquet", numbers(range(1, count + 1)))
-        assert plain.rows(wanted) == (rows if is_remembered else None)
+        if is_remembered:
+            assert plain.rows(wanted) == rows
+        else:
+            with pytest.raises(NotPlainError):
+                plain.rows(wanted)
         with pytest.raises(BadData, match="is not the file that this job began with"):
             require_same(listing)
 

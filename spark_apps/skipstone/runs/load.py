@@ -285,15 +285,16 @@ def _write_here(plan: _Plan) -> _Made | None:
     job, listing, table = plan.job, plan.listing, plan.table
     with job.reporter.stage("write"), readable(listing):
         limits = PlainLimits(job.share.rows, job.share.source_bytes, job.share.decoded_bytes)
-        source = find_plain_rows(listing, job.task.source, table.schema(), limits, job.task.time_zone)
-        if source is None or not _is_zone(job.task.time_zone):
-            return None
-        names = table_names(job.task.source, table.schema(), source.groups)
-        schema = pa.schema([(column.name, arrow_type_of(column.type)) for column in source.columns])
         try:
+            source = find_plain_rows(listing, job.task.source, table.schema(), limits, job.task.time_zone)
+            if source is None or not _is_zone(job.task.time_zone):
+                return None
+            names = table_names(job.task.source, table.schema(), source.groups)
+            schema = pa.schema([(column.name, arrow_type_of(column.type)) for column in source.columns])
             columns = plan.columns(source.columns)
+            values = source.values(listing, names.unused[:MAX_UNUSED])
             answer = load_here(plan.spec(columns), source.batches(schema))
-            _tell(job, names, source.values(listing, names.unused[:MAX_UNUSED]))
+            _tell(job, names, values)
             return _Made((answer,), names, columns)
         except NotPlainError as error:
             job.reporter.progress(f"reading the source by Spark: {error}")

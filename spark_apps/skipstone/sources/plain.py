@@ -98,19 +98,17 @@ class PlainSource:
             return values_read(self.files, names)
         return values_known(listing, self.format, names)
 
-    def rows(self, schema: pa.Schema, keys: Sequence[BoundKey] = ()) -> pa.Table | None:
-        """The columns of ``schema``, in its types, long texts in dictionaries unless they are ``keys``; None when a
-        file cannot be read, a value does not fit, or all are too much to hold.
+    def rows(self, schema: pa.Schema, keys: Sequence[BoundKey] = ()) -> pa.Table:
+        """The columns of ``schema``, in its types, long texts in dictionaries unless they are ``keys``.
+
+        Raises NotPlainError when a file cannot be read, a value does not fit, or all are too much to hold.
         """
         held = PackedRows(schema, keys)
-        try:
-            for part in self._parts(schema, partial(_batches, rows=WHOLE_ROWS)):
-                for batch in part.to_batches():
-                    held.add(batch)
-                if held.nbytes > self.limits.unpacked_bytes:
-                    return None
-        except NotPlainError:
-            return None
+        for part in self._parts(schema, partial(_batches, rows=WHOLE_ROWS)):
+            for batch in part.to_batches():
+                held.add(batch)
+            if held.nbytes > self.limits.unpacked_bytes:
+                raise NotPlainError(f"the files hold more than {self.limits.unpacked_bytes} bytes unpacked")
         return held.table()
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -158,7 +156,7 @@ def find_plain(
     """The files of ``listing`` under their own columns, if they are plain, have all columns and are within ``limits``.
 
     ``schema``: the table's. ``rules``: fields within columns are left to Spark. Raises BadSpec and BadData for columns
-    that do not fit, as ``read_source`` does.
+    that do not fit, as ``read_source`` does, and NotPlainError for text that is left to Spark.
     """
     named = rules.named
 
@@ -175,7 +173,7 @@ def find_plain_rows(
 ) -> PlainSource | None:
     """The files of ``listing`` as columns of the table, if they are plain and within ``limits``.
 
-    ``schema``: the table's. Raises as ``read_table_rows`` does.
+    ``schema``: the table's. Raises as ``read_table_rows`` does, and NotPlainError for text that is left to Spark.
     """
     site = _Site(listing, source, schema, limits, time_zone)
     return _find(site, lambda groups: table_columns(source, schema, groups), may_lack=False)
@@ -227,8 +225,8 @@ def _find(
             return None
         if text is not None:
             text.require_castable(columns)
-    except SparkNeeded:
-        return None
+    except SparkNeeded as error:
+        raise NotPlainError(str(error)) from error
     if kind is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
         return None
     return PlainSource(files=files, columns=columns, limits=limits, format=kind, absent=absent, groups=tuple(groups),

@@ -61,6 +61,7 @@ from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.plain import NotPlainError
 from skipstone.sources.rejects import clear_rejects, keep_rejects, reject_place, rejects_kept
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
@@ -314,10 +315,13 @@ def _read(
         absent=absent,
     )
     is_feed = job.task.source.change_format is not None
-    with job.reporter.stage("read"), readable(listing):
-        changes = (read_feed_here if is_feed else read_changes_here)(site, pinned.table, pinned.files)
-    if changes is not None:
-        return changes
+    try:
+        with job.reporter.stage("read"), readable(listing):
+            changes = (read_feed_here if is_feed else read_changes_here)(site, pinned.table, pinned.files)
+        if changes is not None:
+            return changes
+    except NotPlainError as error:
+        job.reporter.progress(f"reading the source by Spark: {error}")
     spark = job.session()
     warm_workers(spark)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):

@@ -170,7 +170,10 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
-    """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
+    """As ``read_changes``, in this process; None when the source is not small and plain.
+
+    Raises NotPlainError when it is not good throughout, or of text that is left to Spark.
+    """
     leaves_out(site.task)
     limits = PlainLimits(site.share.rows, site.share.source_bytes, site.share.decoded_bytes)
     rules = ReadRules(site.task.time_zone, _named(site.task))
@@ -180,13 +183,11 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     planned = _plan(site.task, (*read.columns, *read.absent), table, files)
     names = _names(site.task, planned.plan, read.groups)
     columns, rule = _slice_columns((*read.columns, *read.absent), planned.plan)
+    values = read.values(site.listing, names.unused[:MAX_UNUSED])
     rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]), planned.plan.keys)
-    if rows is None:
-        return None
     if planned.plan.partial is not None:
         rows = _with_absent(rows, [one for one in columns if one in read.absent], planned.plan.partial)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
-    values = read.values(site.listing, names.unused[:MAX_UNUSED])
     planned = replace(planned, leaves=Leaves.of(names, values))
     return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
 

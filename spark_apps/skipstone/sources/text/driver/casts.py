@@ -6,8 +6,10 @@ which takes more forms and words what is wrong.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import cast
 
 import pyarrow as pa
@@ -36,6 +38,9 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _TRUE, _FALSE = pa.array(["t", "true", "y", "yes", "1"]), pa.array(["f", "false", "n", "no", "0"])
 _INTEGER = r"^[+-]?0*[0-9]{1,19}\z"
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\z"
+_EXPONENT = re.compile(
+    r"[+-]?(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?[eE](?P<exponent>[+-]?[0-9]{1,3})"
+)
 _NOT_FINITE = r"^([+-]?inf(inity)?|nan)\z"
 _DATE = r"(?P<y>[0-9]{4})-(?P<mo>[0-9]{1,2})-(?P<d>[0-9]{1,2})"
 _SECONDS = r":(?P<s>[0-9]{2})(?:\.(?P<f>[0-9]{1,6})0*)?"
@@ -151,10 +156,27 @@ def _floating(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> 
 def _decimal(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> pa.ChunkedArray:
     precision, scale = cast(DecimalType, kind).precision, cast(DecimalType, kind).scale
     text = _trimmed(values)
+    has_exponent = pc.fill_null(pc.match_substring_regex(text, "[eE]"), fill_value=False).combine_chunks()
+    if has_exponent.true_count:
+        few = [_without_exponent(one, scale) for one in text.filter(has_exponent).to_pylist()]
+        text = pc.replace_with_mask(text.combine_chunks(), has_exponent, pa.array(few, pa.string()))
     _require(text, rf"^[+-]?0*[0-9]{{0,{precision - scale}}}(\.[0-9]{{0,{scale}}}0*)?\z")
     _require(text, "[0-9]")
     cut = pc.replace_substring_regex(text, rf"^([+-]?[0-9]*\.[0-9]{{0,{scale}}})0*\z", r"\1")
     return pc.replace_substring_regex(cut, r"^([+-]?)\.", r"\10.").cast(pa.decimal128(precision, scale))
+
+
+def _without_exponent(text: str, scale: int) -> str:
+    """A decimal without its exponent, judged by the digits that it is written with, as ``text.values`` does."""
+    found = _EXPONENT.fullmatch(text)
+    if found is None:
+        raise SparkNeeded(SparkOnly.VALUE)
+    fraction = (found["fraction"] or "").rstrip("0")
+    if not (found["whole"] + fraction).strip("0"):
+        return "0"
+    if len(fraction) - int(found["exponent"]) > scale:
+        raise SparkNeeded(SparkOnly.VALUE)
+    return format(Decimal(text), "f")
 
 
 def _date(values: pa.ChunkedArray, _kind: IcebergType, forms: TextForms) -> pa.ChunkedArray:
