@@ -10,7 +10,9 @@ pytestmark = pytest.mark.soak
 
 
 def csv(name: str) -> dict[str, object]:
-    return load(name, "landing/*.csv", format="Csv", options={"header": "true"})
+    """Of a pattern that the driver leaves to Spark."""
+    for_spark = {"timestampFormat": "yyyy-MM-dd HH:mm:ss VV"}
+    return load(name, "landing/*.csv", format="Csv", options={"header": "true", **for_spark})
 
 
 def write_csv(lake: Lake) -> None:

@@ -1,6 +1,6 @@
 """First half of a merge run: the source, read once and written down as immutable slices sorted by key.
 
-Called by the merge run: in this process for a small source of plain files, else in Spark. Everything after it
+Called by the merge run: in this process for a small plain source, else in Spark. Everything after it
 reads the slices, never the source again.
 Must not know files of the target except by their key ranges.
 """
