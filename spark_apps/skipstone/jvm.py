@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.02
 #: The oldest Java that Spark runs on.
 _OLDEST_JAVA = 17
 _WAY_OUT = (
-    f"install Java {_OLDEST_JAVA} or newer (Debian and Ubuntu: apt install openjdk-17-jre-headless, macOS: brew "
+    f"install Java {_OLDEST_JAVA} or newer (Debian and Ubuntu: apt install default-jre-headless, macOS: brew "
     "install openjdk@17), or set JAVA_HOME to one"
 )
 #: How long a JVM that does not answer may take to end, so that its exit code is known: it removes its files first.
