@@ -22,13 +22,13 @@ from pathlib import Path
 from skipstone.jvm import find_java_problem
 from skipstone_cli.errors import CliError
 from skipstone_local.places import RootFolder, find_root
+from skipstone_local.runner.plane.jars import JarCache, JarsMissing
 
 from demo.kube import condition
 from demo.lakes import CLASS_PATH_VARIABLE
 from demo.machine import ROOT, DemoError, Machine, Program, remove, shown, skipstone_up, start_program
 from demo.manifests import claim
 from demo.steps import is_in_sync, new_lines, skipped, step, without_age
-from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 
 EXAMPLES = ROOT / "examples" / "flights"
 CLAIM, TABLE = "flights-data", "nyc.flights"
@@ -41,21 +41,20 @@ OCTOBER, LATE = 10, 2
 class LocalDemo:
     """The steps in order; each prints what a person would type and see."""
 
-    def __init__(self, machine: Machine, java_problem: str | None, first_month: int) -> None:
+    def __init__(self, machine: Machine, libraries: Future[str], *, java_problem: str | None, first_month: int) -> None:
         """Remember the folder that is served; nothing is done yet.
 
-        ``java_problem``: why Spark cannot run here; None if it can. ``first_month``: earlier months are not loaded.
+        ``libraries``: the class path of plain Spark. ``java_problem``: why Spark cannot run here; None if it can.
+        ``first_month``: earlier months are not loaded.
         """
         self.machine = machine
+        self.libraries = libraries
         self.java_problem = java_problem
         self.first_month = first_month
         self.root = machine.folder.claim("default", CLAIM)
 
-    def run(self, laying: Program, libraries: Future[str]) -> None:
-        """All steps. Raises DemoError at the first that fails.
-
-        ``laying``: the program that writes the files; ``libraries``: the class path of plain Spark.
-        """
+    def run(self, laying: Program) -> None:
+        """All steps, the first of them begun by the program ``laying``. Raises DemoError at the first that fails."""
         with step(f"lay 12 monthly CSV files (336,776 flights) and a CDC feed into {shown(self.root)}"):
             laying.wait()
             self.machine.create(claim(CLAIM))
@@ -73,7 +72,7 @@ class LocalDemo:
             self.machine.apply(EXAMPLES / "06-merge.yaml")
             self.watch("mj", lambda: self.all_complete("MergeJob"), "the merge completes")
             self.watch("si", lambda: is_in_sync(self.synced()), "indexes in sync")
-        self.verify(libraries)
+        self.verify()
         self.finish()
 
     def declare(self) -> None:
@@ -112,14 +111,14 @@ class LocalDemo:
         """Set ``spec.suspend`` of `by-tailnum`."""
         self.machine.patch("SecondaryIndex", "by-tailnum", {"spec": {"suspend": is_suspended}})
 
-    def verify(self, libraries: Future[str]) -> None:
+    def verify(self) -> None:
         """Compare the table with a replay, by engines that are not ours."""
         engine = "plain PyIceberg" if self.java_problem else "plain Spark + Iceberg"
         with step(f"verify with {engine} against a DuckDB replay of CSV and feed"):
             if self.java_problem:
                 self.start("verify", "--engine=pyiceberg").wait()
             else:
-                variables = {CLASS_PATH_VARIABLE: _fetched(libraries), "SPARK_LOCAL_IP": "127.0.0.1"}
+                variables = {CLASS_PATH_VARIABLE: _fetched(self.libraries), "SPARK_LOCAL_IP": "127.0.0.1"}
                 self.start("verify", **variables).wait()
 
     def finish(self) -> None:
@@ -167,6 +166,8 @@ class LocalDemo:
             before, table = table, without_age(self.machine.table(kinds))
             if lines := new_lines(table, before):
                 print(lines, flush=True)
+            if self.libraries.done():  # what is missing at the end is told at once
+                _fetched(self.libraries)
             return done()
 
         self.machine.wait_for(what, look, STEP_SECONDS)
@@ -179,16 +180,14 @@ class LocalDemo:
 def _fetched(libraries: Future[str]) -> str:
     try:
         return libraries.result()
-    except (OSError, subprocess.SubprocessError, RuntimeError) as error:
-        raise DemoError(
-            f"the libraries of plain Spark cannot be fetched ({error}): connect this machine to Maven Central, or "
-            "leave plain Spark out by 'JAVA_HOME=/nonexistent make demo'"
-        ) from error
+    except JarsMissing as error:
+        raise DemoError(f"{error}, or leave plain Spark out: 'JAVA_HOME=/nonexistent make demo'") from error
 
 
 def class_path() -> str:
-    """Iceberg's runtime for plain Spark, and SQLite's driver; fetched once."""
-    return ":".join(map(str, jar_paths("iceberg-runtime", ICEBERG_RUNTIME)))
+    """Iceberg's runtime for plain Spark, and SQLite's driver; fetched once. Raises JarsMissing."""
+    cache = JarCache.of_machine(os.environ)
+    return ":".join(map(str, (*cache.fetch("iceberg"), *cache.fetch("sqlite"))))
 
 
 def run_command(folder: RootFolder, *arguments: str) -> None:
@@ -221,7 +220,7 @@ def demonstrate(folder: RootFolder, first_month: int) -> None:
     laying = start_program("lay", [str(target)], folder.path.parent / "lay.log")
     try:
         with libraries_fetched(java_problem) as libraries, skipstone_up(folder) as machine:
-            LocalDemo(machine, java_problem, first_month).run(laying, libraries)
+            LocalDemo(machine, libraries, java_problem=java_problem, first_month=first_month).run(laying)
     finally:
         laying.process.kill()
 

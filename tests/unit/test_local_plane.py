@@ -57,7 +57,10 @@ def test_the_libraries_are_those_of_the_image() -> None:
     dockerfile = (IMAGE / "Dockerfile").read_text()
     assert f"{iceberg.group} {iceberg.artifact} " in dockerfile
     assert re.findall(r"ICEBERG_VERSION=(\S+)", dockerfile) == [iceberg.version]
-    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in (iceberg, *read_list("s3a")))
+    (sqlite,) = read_list("sqlite")
+    packed = (IMAGE.parent / "tests" / "cluster" / "images" / "demo.xml").read_text()
+    assert f'org="{sqlite.group}" name="{sqlite.artifact}" rev="{sqlite.version}"' in packed
+    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in (iceberg, sqlite, *read_list("s3a")))
 
 
 def test_a_library_is_fetched_once(cache: JarCache, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Java libraries that Spark gets besides its own: found in a cache of this machine, or fetched once from Maven.
 
 Each is pinned by its SHA-256, and in the cache whole or not at all. Reading a bucket by Spark needs those of ``s3a``;
-runs need no others, and sessions of users need ``iceberg``.
+runs need no others. Sessions of users need ``iceberg``, and ``sqlite`` for a catalog in SQLite.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class JarCache:
         return JarCache(Path(cache) / "skipstone" / "jars", repository.rstrip("/"))
 
     def find(self, purpose: str) -> tuple[Path, ...] | None:
-        """The files of the libraries for ``purpose`` (s3a or iceberg); None if not all of them are there."""
+        """The files of the libraries for ``purpose`` (s3a, iceberg or sqlite); None if not all of them are there."""
         files = tuple(self.folder / jar.name for jar in read_list(purpose))
         return files if all(file.is_file() for file in files) else None
 
