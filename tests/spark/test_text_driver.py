@@ -102,7 +102,7 @@ def test_each_text_is_the_value_that_spark_makes_of_it(
 ) -> None:
     random = Random(f"{zone} {patterns}")
     rows = []
-    for _ in range(cases(400, 4_000)):
+    for _ in range(cases(400, 3_000)):
         make = cell if patterns is None else lambda name, drawn: patterned(name, drawn, *patterns)
         rows.append([make(name, random) for name in TYPES])
     text = io.StringIO(newline="")
@@ -122,6 +122,8 @@ def test_each_text_is_the_value_that_spark_makes_of_it(
     expected = [values for _, values in by_spark(spark, tmp_path, source, zone)]
     assert cells.num_rows == len(expected) == len(rows)
     for name, reference in zip(TYPES, REFERENCES, strict=True):
+        if zone != "UTC" and name != "z":
+            continue  # only instants have a zone
         raw = null_text(cells[reference], options_read.null_value).to_pylist()
         found = here(raw, name, forms)
         kept = [(text, mine, row[name]) for text, mine, row in zip(raw, found, expected, strict=True)]
@@ -129,7 +131,7 @@ def test_each_text_is_the_value_that_spark_makes_of_it(
         assert wrong == [], name
         left = [one for one in kept if isinstance(one[1], SparkNeeded)]
         needless = [one for one in left if one[2] is not None]
-        print(name, zone, patterns, len(kept), len(left), len(needless), [one[0] for one in needless[:12]])
+        print(name, zone, patterns, f"{len(left)} of {len(kept)} left, of which {len(needless)} fit", needless[:3])
 
 
 LETTERS = ("a", "é", " ", "\t", "\\", "'", '"', '""', ",", ";", "\x01", "\x0b", "\x7f", "\n", "\r", "\r\n", "1", "\x00")

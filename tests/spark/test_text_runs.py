@@ -1,9 +1,10 @@
-"""Loads of small Csv and Json, which the driver does without Spark: the same rows, and Spark where it must."""
+"""Loads and merges of small Csv and Json, which the driver does without Spark: the same rows."""
 
 from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,13 +27,16 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.sources.plain import PlainLimits
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE
 from skipstone_core.contract.badrecords import BadRecordPolicy
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
-from skipstone_core.errors import BadSpec
+from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeClause, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.errors import BadData, BadSpec
 
+from tests.spark.formats import WRITERS
 from tests.spark.load_bed import Bed, bad, csv, source
+from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, task_of
 
-ALL_IN_SPARK = PlainLimits(0, 0)
+ALL_IN_SPARK, USUAL = PlainLimits(0, 0), PlainLimits(1_000_000, 64 << 20)
 TABLE = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "name", StringType()),
@@ -176,3 +180,71 @@ def test_files_that_unpack_to_more_than_the_driver_holds_are_left_to_spark(bed: 
         report = bed.load(files, str(kind).lower(), limits=PlainLimits(rows=1_000, unpacked_bytes=1 << 20))
         assert "session" in report.stages_ms
         assert report.counts["rowsLoaded"] == 500
+
+
+@pytest.mark.parametrize("in_spark", [False, True])
+@pytest.mark.parametrize("kind", [SourceFormat.CSV, SourceFormat.JSON])
+def test_folders_that_look_like_partitions_change_no_value(
+    bed: Bed, spark: SparkSession, kind: SourceFormat, *, in_spark: bool
+) -> None:
+    """Spark would take ``id=7`` for the value of a column, and refuses folders of several depths."""
+    bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
+    folders = ("in/id=7", "in/c0=8/name=x", "other")
+    for at, folder in enumerate(folders):
+        bed.put(f"{folder}/{at}.{str(kind).lower()}", WRITERS[kind]([{"id": at, "name": f"n{at}"}]))
+    files = csv(*folders) if kind is SourceFormat.CSV else source(kind, *folders)
+    report = bed.load(files, limits=ALL_IN_SPARK if in_spark else USUAL)
+    assert ("session" in report.stages_ms) is in_spark
+    assert bed.rows() == [{"id": at, "name": f"n{at}"} for at in range(3)]
+
+
+FEEDS = {
+    SourceFormat.CSV: 'op,seq,id,name,more\nU,2,1,"new, one",x\nU,1,1,old,\nD,1,2,,\nU,1,4,added,y\n',
+    SourceFormat.JSON: """
+{"op": "U", "seq": 2, "id": 1, "name": "new, one", "more": "x"}
+{"op": "U", "seq": 1, "id": 1, "name": "old"}
+{"op": "D", "seq": 1, "id": 2}
+{"op": "U", "seq": 1, "id": 4, "name": "added", "more": "y"}
+""",
+}
+
+
+def feed_of(kind: SourceFormat, path: str) -> MergeTask:
+    """A merge by ``id`` of the last change of each; the source's own columns have declared types."""
+    columns = tuple(ColumnSpec(name=n, type=t) for n, t in {"op": "string", "seq": "long", "more": "string"}.items())
+    options = {"header": "true"} if kind is SourceFormat.CSV else {}
+    spec = SourceSpec(
+        format=kind, paths=(path,), options=options, columns=(*columns, ColumnSpec(name="more", type="string"))
+    )
+    return task_of(
+        "",
+        source=spec,
+        sequence_by="seq",
+        when_matched=(DELETE_D, UPDATE),
+        when_not_matched=(MergeClause(action=MergeAction.INSERT, when="source.op != 'D'"),),
+    )
+
+
+@pytest.mark.parametrize("kind", [SourceFormat.CSV, SourceFormat.JSON])
+def test_merges_apply_what_spark_would(tmp_path: Path, spark: SparkSession, kind: SourceFormat) -> None:
+    seen = {}
+    for name, share in {"here": USUAL_SHARE, "by_spark": NO_SHARE}.items():
+        (tmp_path / name).mkdir()
+        bed = MergeBed(tmp_path / name, share)
+        bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
+        bed.append([{"id": at, "name": "was"} for at in range(4)])
+        report = bed.merge(feed_of(kind, bed.text(f"1.{kind}", FEEDS[kind])))
+        assert ("session" in report.stages_ms) is (name == "by_spark")
+        seen[name] = (bed.rows(), report.counts, report.unused_columns)
+    assert seen["here"] == seen["by_spark"]
+    assert seen["here"][0] == ["(0, 'was')", "(1, 'new, one')", "(3, 'was')", "(4, 'added')"]
+
+
+def test_a_value_that_does_not_fit_fails_a_merge_although_nothing_uses_it(tmp_path: Path, spark: SparkSession) -> None:
+    bed = MergeBed(tmp_path)
+    bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
+    bed.append([{"id": 1, "name": "was"}])
+    task = feed_of(SourceFormat.CSV, bed.text("1.csv", "id,op,seq,name,more\n1,U,1,a,x\n"))
+    source = replace(task.source, columns=(ColumnSpec(name="seq", type="long"), ColumnSpec(name="more", type="int")))
+    with pytest.raises(BadData, match="column 'more': the value is not of type int"):
+        bed.merge(replace(task, source=source))

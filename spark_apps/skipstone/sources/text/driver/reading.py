@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -105,9 +105,10 @@ def text_reading(
 
 @dataclass(frozen=True)
 class CsvReading(TextReading):
-    """``names``: the columns of files without header."""
+    """``names``: the columns of files without header. ``headers``: of files by name, as far as they are read."""
 
     names: tuple[str, ...]
+    headers: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def columns(self, stored: StoredFile) -> Mapping[str, RawColumn] | None:
         """Those of the header; None for a file without a line."""
@@ -123,8 +124,11 @@ class CsvReading(TextReading):
         return csv_cells(stored, shape, references)
 
     def _header(self, stored: StoredFile) -> tuple[str, ...] | None:
-        header = read_header(stored, self.forms.options)
-        return self.names if header is not None and not self.forms.options.header else header
+        if stored.name not in self.headers:
+            header = read_header(stored, self.forms.options)
+            is_named = header is None or self.forms.options.header
+            self.headers[stored.name] = header if is_named else self.names
+        return self.headers[stored.name]
 
 
 def _references(header: Sequence[str]) -> list[str]:
