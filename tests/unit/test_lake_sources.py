@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,22 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(LakeError, match=says):
             Uploads(tmp_path).bring(source, f"job-{says[:3]}-{len(says)}")
+
+
+def test_a_source_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64())])
+
+    def full() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[1]], schema)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    uploads = Uploads(tmp_path)
+    with pytest.raises(LakeError, match="No space left on device: make room there") as refused:
+        uploads.bring(pa.RecordBatchReader.from_batches(schema, full()), "job")
+    assert refused.value.reason == "DiskFull"
+    with pytest.raises(LakeError, match="cannot be written as Parquet"):
+        uploads.bring(pa.table({"at": pa.array([1], pa.timestamp("ns"))}), "job")
+    assert uploads.jobs() == []
 
 
 def test_files_outside_are_linked_and_files_inside_stay(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ program holds are written as Parquet.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shutil
@@ -29,6 +30,9 @@ FORMATS = {
     ".pq": "Parquet", ".orc": "Orc", ".avro": "Avro",
 }  # fmt: skip
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd", ".snappy", ".lz4", ".deflate", ".xz")
+#: Of a disk without space, and of a user without space on it.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+WAY_OUT = "make room there, and check that the files can be read"
 HEADER = {"header": "true"}
 
 
@@ -43,7 +47,21 @@ class Uploads:
         object.__setattr__(self, "root", self.root.resolve())
 
     def bring(self, source: Any, job: str, *, format: str = "", options: dict[str, str] | None = None) -> JsonObject:
-        """``spec.source`` of the job: paths, a path pattern or a list of them, or rows. Raises LakeError, OSError."""
+        """``spec.source`` of the job: paths, a path pattern or a list of them, or rows.
+
+        Raises LakeError; then nothing of the source is left in the folder.
+        """
+        try:
+            return self._bring(source, job, format, options)
+        except OSError as error:
+            self.forget(job)
+            reason = "DiskFull" if error.errno in FULL else "StorageUnavailable"
+            raise LakeError(reason, f"the source cannot be brought into {self.root}: {error}", WAY_OUT) from error
+        except BaseException:
+            self.forget(job)
+            raise
+
+    def _bring(self, source: Any, job: str, format: str, options: dict[str, str] | None) -> JsonObject:
         if not _is_path(source):
             folder = self._folder(job)
             write_parquet(source, folder / "rows.parquet")
