@@ -302,7 +302,7 @@ def test_tables_and_metadata_alone(api: LocalApi) -> None:
         (("POST", MAPS, "application/json"), {"kind": "Secret", "metadata": {"name": "a"}}, 400, "BadRequest"),
         (("POST", TABLES, "application/json"), {"metadata": {"name": "a"}}, 400, "BadRequest"),
         (("POST", MAPS, "application/json"), {"metadata": {}}, 422, "Invalid"),
-        (("PATCH", f"{MAPS}/kept", MERGE), {"metadata": {"name": "other"}}, 422, "Invalid"),
+        (("PATCH", f"{MAPS}/kept", MERGE), {"metadata": {"name": "other"}}, 400, "BadRequest"),
         (("PATCH", f"{MAPS}/none", MERGE), {}, 404, "NotFound"),
         (("DELETE", f"{MAPS}/kept", "application/json"), {"propagationPolicy": "Never"}, 400, "BadRequest"),
         (("PATCH", f"{MAPS}/kept", JSON_PATCH), [{"op": "test", "path": "/data/a", "value": "2"}], 422, "Invalid"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
+from skipstone_local.admission import Rejected
 from skipstone_local.server.answers.refusals import bad_request, invalid, unknown_media
 from skipstone_local.server.answers.showing import Form, choose_form
 from skipstone_local.server.kinds.events import to_stored
@@ -87,8 +89,16 @@ def _patch(session: ApiSession, call: ApiCall, form: Form) -> Carried:
     target = _stored(session, call.target)
     _check_name(call, old, document)
     document = check_identity(target, document)
-    check_based_on(call.kind, old, document)
-    return Carried(200, form.one(store(session, target, old, document, field_validation=call.field_validation)))
+    check_based_on(call.kind, old, document, is_patch=True)
+    try:
+        stored = store(session, target, old, document, field_validation=call.field_validation)
+    except Rejected as refused:
+        if refused.status != HTTPStatus.BAD_REQUEST:
+            raise
+        # A patch that makes what cannot be decoded is a wrong value of the patch, not a wrong request.
+        problem = refused.message.partition(": ")[2]
+        raise invalid(call.kind, call.target.name, "patch", f"Invalid value: {problem}") from refused
+    return Carried(200, form.one(stored))
 
 
 def _patched(call: ApiCall, served: JsonObject) -> JsonObject:
@@ -111,9 +121,9 @@ def _patched(call: ApiCall, served: JsonObject) -> JsonObject:
 
 def _check_name(call: ApiCall, old: JsonObject, patched: JsonObject) -> None:
     name = read_map(patched, "metadata").get("name")
-    if name != old["metadata"]["name"]:
-        why = f"Invalid value: {name!r}: field is immutable"
-        raise invalid(call.kind, old["metadata"]["name"], "metadata.name", why)
+    known = old["metadata"]["name"]
+    if name != known:
+        raise bad_request(f"the name of the object ({name or ''}) does not match the name on the URL ({known})")
 
 
 def _apply(session: ApiSession, call: ApiCall, form: Form) -> Carried:

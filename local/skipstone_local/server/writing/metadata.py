@@ -82,19 +82,25 @@ def new_metadata(session: ApiSession, kind: ServedKind, obj: JsonObject) -> Json
 
 
 def next_metadata(old: JsonObject, obj: JsonObject) -> JsonObject:
-    """The object as it replaces ``old``: what is the server's stays."""
+    """The object as it replaces ``old``: what is the server's stays, but for what admission refuses to change."""
     servers = {name: old["metadata"][name] for name in (*SERVERS, "generateName") if name in old["metadata"]}
-    return {**obj, "metadata": {**_callers(obj["metadata"]), **servers}}
+    judged = {name: obj["metadata"][name] for name in ("uid", "deletionTimestamp") if obj["metadata"].get(name)}
+    if "deletionTimestamp" in servers:
+        judged.pop("deletionTimestamp", None)
+    return {**obj, "metadata": {**_callers(obj["metadata"]), **servers, **judged}}
 
 
 def _callers(metadata: JsonObject) -> JsonObject:
     return {name: metadata[name] for name in CALLERS if metadata.get(name)}
 
 
-def check_based_on(kind: ServedKind, old: JsonObject, obj: JsonObject) -> None:
-    """Raise Refusal when ``obj`` is another object than ``old``, or an older version of it."""
+def check_based_on(kind: ServedKind, old: JsonObject, obj: JsonObject, *, is_patch: bool = False) -> None:
+    """Raise Refusal when ``obj`` is another object than ``old``, or an older version of it.
+
+    The uid of a patch is a field that it changes, not a condition.
+    """
     name, uid = old["metadata"]["name"], obj["metadata"].get("uid")
-    if uid and uid != old["metadata"]["uid"]:
+    if uid and not is_patch and uid != old["metadata"]["uid"]:
         raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
                                    f"{old['metadata']['uid']}")  # fmt: skip
     version = obj["metadata"].get("resourceVersion")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from skipstone_local.server.answers.refusals import invalid, not_found
 from skipstone_local.server.kinds.served import ServedKind
 from skipstone_local.server.requests.calls import ApiTarget
@@ -33,6 +35,8 @@ def replace(
     obj = check_identity(target, document)
     check_based_on(target.kind, old, obj)
     if not obj["metadata"].get("resourceVersion") and (target.kind.is_ours or target.kind.name in STRICT_KINDS):
+        # What cannot be decoded is refused first.
+        session.judge.decode(copy.deepcopy(obj), field_validation=field_validation)
         why = "Invalid value: 0: must be specified for an update"
         raise invalid(target.kind, target.name, "metadata.resourceVersion", why)
     return store(session, target, old, obj, field_validation=field_validation)
