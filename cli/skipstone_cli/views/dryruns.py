@@ -12,7 +12,7 @@ import yaml
 from skipstone_core.reasons import Reason
 from skipstone_core.remedies import find_remedy
 
-from skipstone_cli.documents import DocumentLoader
+from skipstone_cli.documents import ManifestLoader
 from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import API_VERSION, GROUP, MERGE_JOB, SCHEDULE, Target, require_name
 from skipstone_cli.reading import JsonObject, field_of, is_set, name_of, namespace_of, text_of, uid_of
@@ -46,7 +46,7 @@ class Wanted:
 def read_wanted(text: str, file: str) -> Wanted:
     """The MergeJob in ``text``, the content of ``file``. Raises CliError."""
     try:
-        documents = [one for one in yaml.load_all(text, Loader=DocumentLoader) if one is not None]
+        documents = [one for one in yaml.load_all(text, Loader=ManifestLoader) if one is not None]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise CliError(f"{file} is no YAML that can be read: {said}") from error

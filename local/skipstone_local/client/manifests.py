@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from skipstone_cli.documents import DocumentLoader
+from skipstone_cli.documents import ManifestLoader
 from skipstone_cli.errors import CliError
 from skipstone_cli.reading import JsonObject, name_of, text_of
 
@@ -47,7 +47,7 @@ def read_manifests(sources: Sequence[str], *, recursive: bool = False) -> list[M
 def parse_manifests(text: str, source: str) -> Iterator[Manifest]:
     """The manifests of one text. Raises CliError."""
     try:
-        documents = list(yaml.load_all(text, Loader=DocumentLoader))
+        documents = list(yaml.load_all(text, Loader=ManifestLoader))
     except (yaml.YAMLError, RecursionError) as error:
         raise CliError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
     for document in documents:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from skipstone_cli.documents import DocumentLoader
+from skipstone_cli.documents import ManifestLoader
 from skipstone_cli.errors import CliError
 
 from skipstone_local.client.manifests import TEST_FILE
@@ -60,7 +60,7 @@ def read_plan(place: Path) -> TestPlan:
     """The test of a folder, or the one in a file. Raises CliError."""
     path = place / TEST_FILE if place.is_dir() else place
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=DocumentLoader)
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=ManifestLoader)
     except (OSError, ValueError) as error:
         raise CliError(f"{path} cannot be read: {error}") from error
     except yaml.YAMLError as error:
