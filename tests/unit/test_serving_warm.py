@@ -14,6 +14,7 @@ import requests
 from skipstone.indexes.found import IndexHeads
 from skipstone.query.residuals import CLIENT_HEADER
 from skipstone.serving.front.reading import ReadingSqlCatalog
+from skipstone.tables import filesets
 from skipstone.tables.catalogs import open_known_catalog
 from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.planning import METRICS_PATH
@@ -76,7 +77,12 @@ def answers_made(address: str) -> int:
     return int(float(line.split()[-1]))
 
 
-def test_a_warm_plan_of_an_unchanged_table_reads_no_file(lake: Lake, rows: int) -> None:
+@pytest.mark.parametrize("is_large", [False, True], ids=["few files", "as of many files"])
+def test_a_warm_plan_of_an_unchanged_table_reads_no_file(
+    lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    if is_large:
+        monkeypatch.setattr(filesets, "MANY_FILES", 1)
     values = [0, 1, rows, rows * FILES - 1]
     with serving(sql_settings(lake.root), (TOKEN,)) as address:
         before = {value: planned(address, value) for value in values}

@@ -70,10 +70,10 @@ class IndexProblem:
 class CoveredFiles:
     """Coverage of one FileSet, and back from the index's file ids to ordinals (-1: not live).
 
-    ``paths`` of the FileSet tell whether it is the same one.
+    ``digest`` of the FileSet tells whether it is the same one.
     """
 
-    paths: pa.Array
+    digest: bytes
     coverage: Coverage
     ordinal_of: npt.NDArray[np.int64]
     segments: int
@@ -88,7 +88,7 @@ class CoveredFiles:
     @property
     def nbytes(self) -> int:
         """Approximate memory in bytes."""
-        arrays = (self.paths, self.coverage.covered, self.coverage.file_ids, self.ordinal_of)
+        arrays = (self.coverage.covered, self.coverage.file_ids, self.ordinal_of)
         return sum(int(array.nbytes) for array in arrays)
 
 
@@ -302,9 +302,8 @@ def _read_content(table: Table) -> _Content:
 
 def _covered_files(index: IndexTable, files: FileSet, covers: pa.Table) -> CoveredFiles:
     key = (index.table.metadata_location, files.table_uuid, files.snapshot_id)
-    paths = files.files["path"].combine_chunks()
     found = _coverages.get(key, lambda: cover_snapshot(files, covers))
-    return found if found.paths.equals(paths) else cover_snapshot(files, covers)
+    return found if found.digest == files.digest else cover_snapshot(files, covers)
 
 
 def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
@@ -315,7 +314,7 @@ def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
     ordinal_of[coverage.file_ids[coverage.covered]] = np.flatnonzero(coverage.covered)
     segments = segment_coverage(files, known)
     missing = tuple(one.segment for one in segments if not one.is_synced)
-    return CoveredFiles(files.files["path"].combine_chunks(), coverage, ordinal_of, len(segments), missing)
+    return CoveredFiles(files.digest, coverage, ordinal_of, len(segments), missing)
 
 
 def _once(known: Coverage) -> Coverage:

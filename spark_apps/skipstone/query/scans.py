@@ -94,7 +94,7 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
         require_told(table, request.snapshot_id, _wanted(request, tree, schema_of(table, snapshot)))
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
-    files = known_file_set(table, chosen.snapshot_id)
+    files = known_file_set(table, chosen.snapshot_id, columns_of(tree))
     may_hold = partition_mask(
         tree,
         files,

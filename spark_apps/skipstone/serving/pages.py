@@ -47,7 +47,7 @@ class TaskPage:
 
 def digest_of(files: FileSet, ordinals: npt.NDArray[np.int64]) -> str:
     """Tells whether ordinals still mean the same files."""
-    paths = files.files["path"].combine_chunks().take(pa.array(ordinals))
+    paths = files.entries(("path",), ordinals).column("path").take(pa.array(np.arange(len(ordinals))))
     digest = hashlib.blake2b(digest_size=16)
     for buffer in paths.buffers()[1:]:  # where each path ends, and all of them one after the other
         digest.update(buffer or b"")

@@ -6,8 +6,6 @@ Must not know files or manifests.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -35,17 +33,6 @@ from pyiceberg.types import (
 
 _EIGHT = (LongType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType, TimeType)
 Bytes = npt.NDArray[np.uint8]
-
-
-def map_values(column: pa.Array, key: int) -> pa.Array:
-    """From a map<int, V> array, the value of ``key`` in each row; null where it has none."""
-    offsets = column.offsets.to_numpy()
-    keys = column.keys.to_numpy(zero_copy_only=False)
-    hits = np.flatnonzero(keys[offsets[0] : offsets[-1]] == key) + offsets[0]
-    rows = np.searchsorted(offsets, hits, side="right") - 1
-    where: Any = np.full(len(column), -1, dtype=np.int64)
-    where[rows] = hits
-    return column.items.take(pa.array(where, mask=where < 0))
 
 
 def decode_bounds(raw: pa.Array, kind: IcebergType, arrow_type: pa.DataType) -> pa.Array:

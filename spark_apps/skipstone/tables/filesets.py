@@ -7,7 +7,8 @@ Must not keep one Python object per file and column: 100,000 files are normal.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -27,10 +29,11 @@ from skipstone.caches import ByteCache
 from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.arrow import arrow_type_of
-from skipstone.tables.bounds import decode_bounds, map_values, trusted
+from skipstone.tables.bounds import decode_bounds, trusted
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
+from skipstone.tables.slimmanifests import STATISTICS, SlimManifest, learn_columns, read_slim_manifests
 from skipstone.tables.storage import forget_content
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
@@ -89,7 +92,7 @@ class DataFileFacts(NamedTuple):
 class SnapshotContent:
     """What the manifests of a snapshot say. ``decode_counts``: where this read had the data manifests from."""
 
-    manifests: list[DataManifest]
+    manifests: Sequence[DataManifest | SlimManifest]
     deletes: DeleteIndex
     decode_counts: ManifestCounters
 
@@ -106,7 +109,7 @@ class FileSet:
         self.table_uuid = pinned.table_uuid
         self.decode_counts = content.decode_counts
         self._manifests, self._deletes = content.manifests, content.deletes
-        self._starts = np.cumsum([0, *(manifest.entries.num_rows for manifest in self._manifests)])
+        self._starts = np.cumsum([0, *(manifest.count for manifest in self._manifests)])
         self._bounds: dict[int, ColumnBounds] = {}
         self._column_sizes: dict[int, pa.Array] = {}
 
@@ -125,17 +128,55 @@ class FileSet:
     def files(self) -> pa.Table:
         """One row per live data file, see FILES_SCHEMA."""
         wanted = FILES_SCHEMA.remove(0)
-        batches = [manifest.entries.select(wanted.names) for manifest in self._manifests]
+        batches = [manifest.select(wanted.names) for manifest in self._manifests]
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in wanted.names])
         found = pa.Table.from_batches(batches, schema).cast(wanted)
         ids = pa.array(np.arange(len(self), dtype=np.int32))
-        return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
+        found = found.add_column(0, FILES_SCHEMA.field(0), ids)
+        return found if self.is_slim else found.combine_chunks()  # else there would be two of each
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of all paths, in the order of their ordinals: tells whether ordinals of another set mean the same files."""
+        lengths, texts = (hashlib.blake2b(digest_size=16) for _ in range(2))
+        for paths in filter(len, self.files["path"].chunks):
+            _, ends, data = paths.buffers()
+            offsets = np.frombuffer(ends, np.int32)[paths.offset : paths.offset + len(paths) + 1]
+            lengths.update(np.diff(offsets).tobytes())
+            texts.update(memoryview(data or b"")[offsets[0] : offsets[-1]])
+        return lengths.digest() + texts.digest()
+
+    @property
+    def is_slim(self) -> bool:
+        """Whether statistics are read again when they are asked for, as there are too many to be kept."""
+        return any(isinstance(manifest, SlimManifest) for manifest in self._manifests)
+
+    def learn(self, field_ids: Collection[int]) -> None:
+        """Have the bounds of some columns at hand, where they are read again: all in one go.
+
+        Raises OSError and NotWholeError.
+        """
+        slim = [manifest for manifest in self._manifests if isinstance(manifest, SlimManifest)]
+        try:
+            learn_columns(slim, [number for number in field_ids if number not in self._bounds])
+        except NotWholeError as error:
+            forget_content(error.name)
+            raise
+
+    def read_with(self, io: FileIO) -> None:
+        """Read what is read again with ``io`` from now on."""
+        for manifest in self._manifests:
+            if isinstance(manifest, SlimManifest):
+                manifest.storage.io = io
 
     def entries(self, names: Sequence[str], ordinals: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Columns of the manifest entries of some files (see ENTRY_SCHEMA): one row for each of ``ordinals``."""
         which = np.searchsorted(self._starts, ordinals, side="right") - 1
         numbers = np.unique(which)
-        batches = [self._manifests[number].entries.select(list(names)) for number in numbers]
+        wholes = [self._manifests[number] for number in numbers]
+        if not set(STATISTICS).isdisjoint(names):
+            wholes = [manifest.whole() for manifest in wholes]
+        batches = [manifest.select(names) for manifest in wholes]
         found = pa.concat_batches(batches) if batches else self._no_entries(names)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
         rows = ordinals - self._starts[which] + starts[np.searchsorted(numbers, which)]
@@ -147,14 +188,14 @@ class FileSet:
     @cached_property
     def row_group_counts(self) -> npt.NDArray[np.int64]:
         """Row groups of each file as its manifest says; 0 where it says nothing."""
-        counts = [pc.list_value_length(manifest.entries.column("split_offsets")) for manifest in self._manifests]
+        counts = [pc.list_value_length(manifest.column("split_offsets")) for manifest in self._manifests]
         filled = pc.fill_null(pa.concat_arrays([pa.nulls(0, pa.int32()), *counts]), 0)
         return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     @cached_property
     def are_parquet(self) -> npt.NDArray[np.bool_]:
         """One boolean per file: whether it is a Parquet file."""
-        found = [pc.equal(manifest.entries.column("format"), FileFormat.PARQUET.value) for manifest in self._manifests]
+        found = [pc.equal(manifest.column("format"), FileFormat.PARQUET.value) for manifest in self._manifests]
         masks = [mask.to_numpy(zero_copy_only=False) for mask in found]
         return np.concatenate([np.empty(0, np.bool_), *masks])
 
@@ -170,6 +211,7 @@ class FileSet:
 
     def _read_bounds(self, field_id: int) -> ColumnBounds:
         kind = self._type_of(field_id)
+        self.learn([field_id])
         counts = [self._statistic(name, field_id) for name in ("null_counts", "nan_counts", "value_counts")]
         raw = [decode_bounds(self._statistic(name, field_id), kind, arrow_type_of(kind)) for name in ("lower", "upper")]
         has_nan = isinstance(kind, FloatType | DoubleType)
@@ -178,14 +220,15 @@ class FileSet:
 
     def data_file(self, ordinal: int) -> DataFile:
         """The PyIceberg data file with spec id and statistics, as commits and readers take it."""
-        return to_data_file(*self._locate(ordinal))
+        manifest, row = self._locate(ordinal)
+        return to_data_file(manifest.whole(), row)
 
     def facts(self, ordinal: int) -> DataFileFacts:
         """As ``data_file``, without the statistics, of which a table of many columns has many."""
         manifest, row = self._locate(ordinal)
 
         def value(name: str) -> Any:
-            return manifest.entries.column(name)[row].as_py()
+            return manifest.column(name)[row].as_py()
 
         return DataFileFacts(
             path=value("path"),
@@ -207,7 +250,7 @@ class FileSet:
         if not self._deletes:
             return []
         manifest, row = self._locate(ordinal)
-        path, sequence = (manifest.entries.column(name)[row].as_py() for name in ("path", "data_sequence"))
+        path, sequence = (manifest.column(name)[row].as_py() for name in ("path", "data_sequence"))
         return self._deletes.applying(path, DeleteScope(manifest.spec_id, manifest.partition(row)), sequence)
 
     def deletes_of_each(self, ordinals: npt.NDArray[np.int64]) -> list[list[Delete]]:
@@ -248,7 +291,7 @@ class FileSet:
         for manifest in self._manifests:
             found = (SpecPartition(manifest.spec_id, partition) for partition in manifest.partitions)
             known = np.array([numbers.setdefault(one, len(numbers)) for one in found], dtype=np.int64)
-            of_files.append(known[manifest.entries.column("partition").to_numpy()])
+            of_files.append(known[manifest.column("partition").to_numpy()])
         return list(numbers), np.concatenate(of_files)
 
     @cached_property
@@ -280,10 +323,10 @@ class FileSet:
 
     def _statistic(self, name: str, field_id: int) -> pa.Array:
         value_type = pa.binary() if name in ("lower", "upper") else pa.int64()
-        found = [map_values(manifest.entries.column(name), field_id) for manifest in self._manifests]
+        found = [manifest.statistic(name, field_id) for manifest in self._manifests]
         return pa.concat_arrays([pa.nulls(0, value_type), *found])
 
-    def _locate(self, ordinal: int) -> tuple[DataManifest, int]:
+    def _locate(self, ordinal: int) -> tuple[DataManifest | SlimManifest, int]:
         if not 0 <= ordinal < len(self):
             raise IndexError(ordinal)
         at = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
@@ -297,15 +340,36 @@ def _are_all(rows: npt.NDArray[np.int64], count: int) -> bool:
 #: Memory for files of snapshots, in bytes, and about what a file takes with bounds of some columns.
 FILE_SET_CACHE_BYTES = 64 * 1024 * 1024
 _FILE_BYTES = 512
-_known: ByteCache[tuple[str, str, int | None], FileSet] = ByteCache(
-    "file sets", FILE_SET_CACHE_BYTES, lambda files: _FILE_BYTES * (1 + len(files))
+_known: ByteCache[_SetKey, FileSet] = ByteCache("file sets", FILE_SET_CACHE_BYTES, lambda files: _cost(files))
+#: Likewise of tables with so many files that each of them fills the other.
+MANY_FILES = FILE_SET_CACHE_BYTES // _FILE_BYTES
+MANY_FILES_CACHE_BYTES = 544 * 1024 * 1024
+_many: ByteCache[_SetKey, FileSet] = ByteCache(
+    "file sets of many files", MANY_FILES_CACHE_BYTES, lambda files: _cost(files)
 )
+_SetKey = tuple[str, str, int | None]
 
 
-def known_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
-    """As ``read_file_set``, for readers: remembered by the metadata file, which never changes, and the snapshot."""
+def _cost(files: FileSet) -> int:
+    return _FILE_BYTES * (1 + len(files))
+
+
+def known_file_set(table: Table, snapshot_id: int | None = None, columns: Collection[int] = ()) -> FileSet:
+    """As ``read_file_set``, for readers: remembered by the metadata file, which never changes, and the snapshot.
+
+    Of more than MANY_FILES, statistics are read again when they are asked for, and kept by column. ``columns``: field
+    ids of those whose bounds will be asked for, so that all are read at once.
+    """
     key = (table.metadata_location, str(table.metadata.table_uuid), snapshot_id)
-    return _known.get(key, lambda: read_file_set(table, snapshot_id))
+    found = _many.peek(key)
+    if found is None:
+        found = _known.get(key, lambda: _read(table, snapshot_id, _Slim(MANY_FILES, columns)))
+        if not found.is_slim:
+            return found
+        _many.put(key, found)
+    found.read_with(table.io)
+    found.learn(columns)
+    return found
 
 
 def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
@@ -314,19 +378,34 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
     Bounds are typed by the schema of that snapshot. Raises KeyError for a snapshot the table does not have,
     NotWholeError for a manifest or list that is damaged, which is read again the next time.
     """
+    return _read(table, snapshot_id)
+
+
+class _Slim(NamedTuple):
+    """With more than ``most`` files, statistics are read again when they are asked for, but for some ``columns``."""
+
+    most: int
+    columns: Collection[int]
+
+
+def _read(table: Table, snapshot_id: int | None, slim: _Slim | None = None) -> FileSet:
     try:
-        return _read_file_set(table, snapshot_id)
+        return _read_file_set(table, snapshot_id, slim)
     except NotWholeError as error:
         forget_content(error.name)
         raise
 
 
-def _read_file_set(table: Table, snapshot_id: int | None) -> FileSet:
+def _read_file_set(table: Table, snapshot_id: int | None, slim: _Slim | None) -> FileSet:
     snapshot = _snapshot(table, snapshot_id)
     schema = _schema_at(table, snapshot, current=snapshot_id is None)
     listed = read_manifests(snapshot, table.io, table.metadata.format_version) if snapshot else []
     data = [manifest for manifest in listed if manifest.content == ManifestContent.DATA]
-    manifests, decode_counts = read_data_manifests(data, table.io)
+    manifests: Sequence[DataManifest | SlimManifest]
+    if slim is not None and sum(map(_files_in, data)) > slim.most:
+        manifests, decode_counts = read_slim_manifests(data, table.io, slim.columns), ManifestCounters()
+    else:
+        manifests, decode_counts = read_data_manifests(data, table.io)
     deletes = DeleteIndex()
     for manifest in listed:
         if manifest.content == ManifestContent.DELETES:
@@ -341,6 +420,11 @@ def _read_file_set(table: Table, snapshot_id: int | None) -> FileSet:
         format_version=table.metadata.format_version,
     )
     return FileSet(pinned, snapshot, schema, SnapshotContent(manifests, deletes, decode_counts))
+
+
+def _files_in(manifest: ManifestFile) -> int:
+    """Live files, as far as the manifest list says."""
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ Used by whoever decodes manifests, keeps them or reads their entries. Must not r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 _COUNTS = pa.map_(pa.int32(), pa.int64())
@@ -58,9 +60,41 @@ class DataManifest:
         """Approximate memory in bytes, which for a few entries is that of what Arrow keeps of each column."""
         return _BASE_BYTES + int(self.entries.nbytes) + 64 * len(self.partitions)
 
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        return int(self.entries.num_rows)
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the entries."""
+        return self.entries.column(name)
+
+    def select(self, names: Sequence[str]) -> pa.RecordBatch:
+        """Some columns of the entries."""
+        return self.entries.select(list(names))
+
+    def whole(self) -> DataManifest:
+        """Itself: all statistics are there."""
+        return self
+
+    def statistic(self, name: str, field_id: int) -> pa.Array:
+        """A statistic of a column for each entry; null where there is none."""
+        return map_values(self.entries.column(name), field_id)
+
     def partition(self, row: int) -> Partition:
         """Partition tuple of one entry, in Iceberg's internal values."""
         return self.partitions[self.entries.column("partition")[row].as_py()]
+
+
+def map_values(column: pa.Array, key: int) -> pa.Array:
+    """From a map<int, V> array, the value of ``key`` in each row; null where it has none."""
+    offsets = column.offsets.to_numpy()
+    keys = column.keys.to_numpy(zero_copy_only=False)
+    hits = np.flatnonzero(keys[offsets[0] : offsets[-1]] == key) + offsets[0]
+    rows = np.searchsorted(offsets, hits, side="right") - 1
+    where: Any = np.full(len(column), -1, dtype=np.int64)
+    where[rows] = hits
+    return column.items.take(pa.array(where, mask=where < 0))
 
 
 class _NegativeZero(float):

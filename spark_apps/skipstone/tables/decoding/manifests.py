@@ -65,6 +65,18 @@ def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[
     return [found[key] for key in keys], counters
 
 
+def decode_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> Iterator[DataManifest]:
+    """The live entries of one after the other of ``manifests``, of which nothing is kept.
+
+    Raises OSError when they cannot be read, and NotWholeError when they are not all there.
+    """
+    for batch in _batches(manifests, _BATCH_BYTES // 8):
+        decoded, _ = _decode(batch, io)
+        for manifest, entries in zip(batch, decoded, strict=True):
+            require_all(manifest, entries.entries.num_rows)
+            yield entries
+
+
 def _from_memory(keys: Iterable[ManifestKey]) -> dict[ManifestKey, DataManifest]:
     with _lock:
         return {key: kept for key in keys if (kept := _cache.get(key)) is not None}
@@ -94,13 +106,13 @@ def _load(
     return found, counters
 
 
-def _batches(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
-    """Manifests to decode together: as many as are not too many bytes, at least one."""
+def _batches(manifests: Sequence[ManifestFile], most: int = _BATCH_BYTES) -> Iterator[list[ManifestFile]]:
+    """Manifests to decode together: as many as are not more than ``most`` bytes, at least one."""
     batch: list[ManifestFile] = []
     size = 0
     for manifest in manifests:
         size += manifest.manifest_length
-        if batch and size > _BATCH_BYTES:
+        if batch and size > most:
             yield batch
             batch, size = [], manifest.manifest_length
         batch.append(manifest)
