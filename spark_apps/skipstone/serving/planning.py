@@ -88,7 +88,7 @@ class _Question(NamedTuple):
     client: str
 
 
-_answers: ByteCache[_Question, _KnownAnswer] = ByteCache("answers", ANSWER_CACHE_BYTES, lambda known: known.nbytes)
+_answers: ByteCache[_Question, _KnownAnswer] = ByteCache("plan answers", ANSWER_CACHE_BYTES, lambda known: known.nbytes)
 _planners = count()
 
 
