@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -127,6 +128,18 @@ class TestWriter:
         assert [turn.reason for turn in turns[1:] if turn] == [Reason.WAITING_FOR_TABLE, Reason.WAITING_FOR_TURN]
         assert "LoadJob a" in str(turns[1])
         assert "LoadJob b" in str(turns[2])
+
+    def test_a_pass_takes_as_long_as_there_are_jobs(self) -> None:
+        """A table keeps its finished jobs for a week: a load that waits for them all would wait for minutes."""
+        done = {"conditions": [condition("Complete", "True", "Committed")]}
+
+        def count_calls(jobs: int) -> int:
+            world = table_world(jobs=(*(queued(f"j{number}", OLD, done) for number in range(jobs)), queued("z", NEW)))
+            profile = cProfile.Profile()
+            assert profile.runcall(decide, world) is not None
+            return sum(entry.callcount for entry in profile.getstats())
+
+        assert count_calls(200) < 3 * count_calls(100)
 
 
 class TestLaunchesComeLast:

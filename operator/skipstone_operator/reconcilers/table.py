@@ -37,6 +37,7 @@ from skipstone_operator.reconcilers.tablestatus import (
     find_obstacle,
     find_turn,
     live_writers,
+    queue_of,
     seen,
     with_observation,
     with_owner,
@@ -68,7 +69,8 @@ def decide(world: TableWorld) -> Step:
 
 def find_steps(world: TableWorld) -> Iterator[Step]:
     """The next step of the table and of each of its jobs, by precedence."""
-    turned = tuple(replace(job, turn=find_turn(world, job)) for job in _with_history(world.jobs))
+    queue = queue_of(world)
+    turned = tuple(replace(job, turn=find_turn(world, job, queue)) for job in _with_history(world.jobs))
     return _steps(replace(world, jobs=turned))
 
 

@@ -420,14 +420,17 @@ def _table_writer(world: TableWorld, table: TableSubject, status: TableStatus) -
     return Writer(kind=table.kind, name=meta.name, uid=meta.uid, run=run.id if run else "", since=now)
 
 
-def find_turn(world: TableWorld, job: JobWorld) -> Finding | None:
-    """Who goes before ``job``; None when it is the writer, or a dry run, which runs beside any writer."""
+def find_turn(world: TableWorld, job: JobWorld, queue: Sequence[JobWorld] | None = None) -> Finding | None:
+    """Who goes before ``job``; None when it is the writer, or a dry run, which runs beside any writer.
+
+    ``queue``: ``queue_of(world)``, if it is known already.
+    """
     if is_dry_run(job.job):
         return None
     writer = world.table.status.writer if world.table is not None else None
     if writer is not None and writer.uid == job.job.meta.uid:
         return None
-    ahead = [other.job for other in queue_of(world) if other.job.age < job.job.age]
+    ahead = [other.job for other in (queue_of(world) if queue is None else queue) if other.job.age < job.job.age]
     older = [other for other in ahead if writer is None or other.meta.uid != writer.uid]
     if older:
         return Finding(Reason.WAITING_FOR_TURN, f"{older[-1].kind} {older[-1].meta.name} is older and goes first")

@@ -89,6 +89,8 @@ def trim(children: Children, busy: Iterable[str], *, keep: bool = True) -> Step 
 
     ``busy`` are the names of runs that are intended or running; ``keep`` False keeps nothing.
     """
+    if not children.pods and not children.confs:
+        return None
     names = set(busy)
     ended = sorted((p for p in children.pods if p.terminal and p.run_id not in names), key=_newest_first, reverse=True)
     good = [pod for pod in ended if pod.succeeded][: KEPT_SUCCEEDED if keep else 0]
