@@ -30,12 +30,12 @@ def open_query(
     """
     query, tables = _opened(session.jvm, analyzed), QueryTables(session.jvm)
     sites = sites_of(session.jvm, query)
+    names = {key: tables.name(key, site.java) for key, (site, *_) in sites.items()}
     is_recursive = bool(_names(query) & RECURSIVE)
     refusal = Refusal.RECURSIVE if is_recursive else Refusal.NOT_PLANNED
     risks = find_risks(tables, query, sites)
-    facts = QueryFacts(session, tables, analyzed, execution, query, sites, risks, is_recursive, in_full)
-    names = {key: str(site.java.table().name()) for key, (site, *_) in sites.items()}
     decisions = {key: RelationExplanation(name, refusal) for key, name in names.items()}
+    facts = QueryFacts(session, tables, analyzed, execution, query, sites, risks, is_recursive, in_full)
     return QueryState(facts, query, {} if is_recursive else sites, decisions=decisions)
 
 
@@ -44,7 +44,7 @@ def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     if analyzed.isStreaming():
         raise RelationRefused(Refusal.STREAMING)
     query = open_scope(jvm, analyzed)
-    names = _names(query)
+    names, numbers_rows = _names(query), _numbers_rows(query)
     if "CommandResult" in names:
         raise RelationRefused(Refusal.COMMAND)
     if query.tree.name == "LocalRelation":
@@ -54,7 +54,7 @@ def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     if not any(scope.relations for scope in query.all()):
         return query
     final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
-    final = with_needed_columns(jvm, final) if _numbers_rows(query) else final
+    final = with_needed_columns(jvm, final) if numbers_rows else final
     return query if final.fastEquals(analyzed) else open_scope(jvm, final)
 
 

@@ -114,6 +114,9 @@ def optimize(
     state, cost = open_query(session, analyzed, execution, in_full=in_full), QueryCost()
     reports: list[RuleReport] = []
     for rule in RULES:
+        if rule.__name__ in session.disabled:
+            reports.append(RuleReport(rule.__name__, RuleOutcome.DISABLED))
+            continue
         state, report = _applied(rule, state, cost)
         reports.append(report)
     return OptimizedQuery(state, tuple(reports))
@@ -122,8 +125,6 @@ def optimize(
 def _applied(rule: type[OptimizerRule], state: QueryState, cost: QueryCost) -> tuple[QueryState, RuleReport]:
     """The state after a rule, or as it was, and what became of the rule."""
     name = rule.__name__
-    if name in state.session.disabled:
-        return state, RuleReport(name, RuleOutcome.DISABLED)
 
     def applied() -> tuple[QueryState, RuleOutcome, str]:
         after = rule.apply(state, cost)

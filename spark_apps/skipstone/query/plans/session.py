@@ -233,22 +233,12 @@ def _session(df: DataFrame) -> Session:
     java, settings = java_session(spark), session_settings(jvm(spark), java_session(spark))
     if not _is_on(settings, ENABLED) or df in _without_index:
         raise RelationRefused(Refusal.SWITCHED_OFF)
-    return Session(
-        jvm=jvm(spark),
-        staging=Staging(jvm(spark)),
-        spark=spark,
-        java=java,
-        wap_branch=settings.get("spark.wap.branch"),
-        limits=ReadLimits(
-            driver=DriverReadLimits(
-                _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
-            ),
-            index_namespace=settings.get(INDEX_NAMESPACE),
-            scans_indexes=_is_on(settings, INDEX_SCANS),
-        ),
-        join_rows=_rows(settings, JOIN_ROWS, index_use.JOIN_ROWS),
-        disabled=_disabled(settings),
-    )
+    driver_rows = _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS)
+    join_rows, disabled = _rows(settings, JOIN_ROWS, index_use.JOIN_ROWS), _disabled(settings)
+    driver = DriverReadLimits(driver_rows, spark.sparkContext.defaultParallelism)
+    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS))
+    staging, wap_branch = Staging(jvm(spark)), settings.get("spark.wap.branch")
+    return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled)
 
 
 def _is_on(settings: Mapping[str, str], setting: str) -> bool:

@@ -147,11 +147,15 @@ class QueryFacts:
         """The relations of which some use is answered from Spark's cache."""
         if not self.relations or self.execution is None:
             return frozenset()
-        session = self.session
         answered = self.execution.withCachedData()  # in any case: Spark looks once for all runs of a DataFrame
-        if session.java.sharedState().cacheManager().isEmpty():
+        if self.is_nothing_cached:
             return frozenset()
-        return cached_keys(session.jvm, self.analyzed, answered, self.relations.keys())
+        return cached_keys(self.session.jvm, self.analyzed, answered, self.relations.keys())
+
+    @cached_property
+    def is_nothing_cached(self) -> bool:
+        """Whether Spark's cache is empty."""
+        return self.session.java.sharedState().cacheManager().isEmpty()
 
     @cached_property
     def only_rows(self) -> bool:
@@ -231,11 +235,6 @@ class QueryState:
         """The relations that are read through indexes."""
         decisions = self.decisions.items()
         return {key: decision for key, decision in decisions if isinstance(decision, Planned) and key in self.sites}
-
-    @property
-    def replaceable(self) -> frozenset[Key]:
-        """The relations of which no use is answered from Spark's cache."""
-        return frozenset(self.sites.keys() - self.facts.cached)
 
     def opened(self, key: Key) -> IcebergRelation:
         """A relation with its table. Raises RelationRefused when it is read as Spark reads it."""

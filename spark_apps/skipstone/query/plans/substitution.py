@@ -91,17 +91,24 @@ def _optimized(state: QueryState) -> LogicalPlan:
 
 def rebuilt(state: QueryState, replaced: Replacements) -> LogicalPlan:
     """The query with what was ``replaced`` in place of its relations. What is cached Spark finds by its name."""
-    session, few = state.session, frozenset(key for key, replacement in replaced.items() if replacement.is_few)
+    session, replaceable = state.session, _replaceable(state)
+    few = frozenset(key for key, replacement in replaced.items() if replacement.is_few)
+    lacks_columns = any(replacement.lacks_columns for replacement in replaced.values())
     at_once = aggregated_at_once(state.query.tree, lambda leaf: is_relation(leaf) and key_of(leaf) in few)
 
     def node(key: Key, java: Relation) -> LogicalPlan:
         return node_of(session, replaced, key, java)
 
-    plan = Rebuilder(session.jvm, state.replaceable, node, at_once).plan(state.query)
-    if any(replacement.lacks_columns for replacement in replaced.values()):
+    plan = Rebuilder(session.jvm, replaceable, node, at_once).plan(state.query)
+    if lacks_columns:
         plan = closed(session.jvm, plan)
     plan.setAnalyzed()
     return plan
+
+
+def _replaceable(state: QueryState) -> frozenset[Key]:
+    """The relations of which no use is answered from Spark's cache."""
+    return frozenset(state.sites.keys() - state.facts.cached)
 
 
 # --- datasets of plans ---
@@ -167,19 +174,18 @@ def _planned(state: QueryState, plan_of: PlanOf, *, with_residuals: bool = True)
     Raises when Spark cannot run it.
     """
     session, risks, replaced = state.session, state.facts.risks, state.replaced
-    is_united = any(replacement.is_united for replacement in replaced.values())
     dataset = session.dataset(plan_of(replaced))
     while risks and (lost := _lost(state, dataset) - replaced.keys()):
         for key in lost:
             state, replacement = _guarded(state, key, with_residual=with_residuals)
             replaced = {**replaced, key: replacement}
         dataset = session.dataset(plan_of(replaced))
-    try_plan(dataset, is_united=is_united)
+    try_plan(dataset, is_united=any(replacement.is_united for replacement in state.replaced.values()))
     return replace(state, dataset=dataset)
 
 
 def _lost(state: QueryState, dataset: Dataset) -> frozenset[Key]:
-    return keys_at_risk(dataset.queryExecution().optimizedPlan(), state.facts.risks) & state.replaceable
+    return keys_at_risk(dataset.queryExecution().optimizedPlan(), state.facts.risks) & _replaceable(state)
 
 
 def _guarded(state: QueryState, key: Key, *, with_residual: bool) -> tuple[QueryState, Replacement]:

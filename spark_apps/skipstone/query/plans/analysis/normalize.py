@@ -1,7 +1,7 @@
 """Brings a copy of an analyzed plan into a form that shows what must hold for every row of each relation.
 
-Used by ``uses`` and ``joining``. Spark's own optimizer rules do the work, so that what they do not push we do not push
-either. Must not touch the plan that it is given.
+Used by ``uses``, ``opening`` and the rule ``normalize_joins``. Spark's own optimizer rules do the work, so that what
+they do not push we do not push either. Must not touch the plan that it is given.
 """
 
 from __future__ import annotations

@@ -150,6 +150,13 @@ class QueryTables:
 
         return IcebergRelation(opened.name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, freeze)
 
+    def name(self, key: int, java: Relation) -> str:
+        """The name of the table of the relation with a key."""
+        try:
+            return self._says(key, java).name
+        except RelationRefused:  # what is no table of rows has a name, too
+            return str(java.table().name())
+
     def snapshot_id(self, key: int, java: Relation) -> int | None:
         """The snapshot that Spark pinned; None where the table has none. Raises RelationRefused."""
         return self._says(key, java).snapshot_id

@@ -1,7 +1,7 @@
 """Which relations a query reads, how, and what must hold for every row that it takes from each.
 
-Used by ``session``. A relation may be used several times, also by plans inside expressions; what holds for all of its
-rows is the OR of its uses. Must not open tables.
+Used by ``opening`` and the rules. A relation may be used several times, also by plans inside expressions; what holds
+for all of its rows is the OR of its uses. Must not open tables.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class NormalizeJoins:
 def as_joins(state: QueryState) -> Scope | None:
     """The query, normalized, with joins in place of subqueries; None when its joins stay as they are."""
     query, session = state.query, state.session
-    if not has_joins(query) or not session.java.sharedState().cacheManager().isEmpty():
+    if not has_joins(query) or not state.facts.is_nothing_cached:
         return None
     if any(node.name in _BOUND for scope in query.all() for node in scope.tree.walk()):
         return None
