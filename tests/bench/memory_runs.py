@@ -210,6 +210,26 @@ def _from_own_texts(bed: MaintainBed, texts: Texts) -> None:
     _one_group(_feed_path(bed, "changes"), replace(texts, own=True))
 
 
+def _write_as_usual(path: Path, texts: Texts) -> None:
+    """Rows with a text of their own in one row group as PyArrow writes them: all in a dictionary, or the first ones."""
+    rows = pa.concat_tables(replace(texts, own=True).parts())
+    pq.write_table(rows, path, compression="zstd", row_group_size=1 << 30)
+
+
+def _load_of_usual(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    _write_as_usual(_feed_path(bed, "load"), texts)
+
+
+def _changes_of_usual(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    path = bed.root / "files" / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    _write_as_usual(path, texts)
+    bed.table().add_files([str(path)])
+    _changes(bed, n=pa.array(range(FEW), pa.int64()))
+
+
 def _csv(bed: MaintainBed, texts: Texts) -> None:
     _empty(bed)
     with (
@@ -357,6 +377,10 @@ def _pyiceberg_read(bed: MaintainBed) -> None:
 
 KINDS: Mapping[str, Kind] = {
     "load, Parquet": Kind(_parquet, _loads(SourceFormat.PARQUET), _pyiceberg_append),
+    "load, Parquet, own texts, as PyArrow writes them": Kind(_load_of_usual, _loads(SourceFormat.PARQUET)),
+    "load, Parquet, own texts, as PyArrow writes them, in Spark": Kind(
+        _load_of_usual, _loads(SourceFormat.PARQUET, NO_SHARE)
+    ),
     "load, Parquet, in Spark": Kind(_parquet, _loads(SourceFormat.PARQUET, NO_SHARE)),
     "load, ORC, own texts, in Spark": Kind(_own(_orc), _loads(SourceFormat.ORC, NO_SHARE)),
     "load, Csv, own texts, in Spark": Kind(_own(_csv), _loads(SourceFormat.CSV, NO_SHARE)),
@@ -374,6 +398,9 @@ KINDS: Mapping[str, Kind] = {
     "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
     "merge, copy-on-write, deletes, long texts in the middle of a row group": Kind(
         _uneven, _delete, page_rows=_PAGE_ROWS
+    ),
+    "merge, copy-on-write, deletes, own texts, as PyArrow wrote them": Kind(
+        _changes_of_usual, _delete, _pyiceberg_delete
     ),
     "merge, copy-on-write, updates": Kind(_with_changes, _update, _pyiceberg_upsert),
     "merge, merge-on-read": Kind(lambda bed, texts: _with_changes(bed, texts, **_ON_READ), _update, _pyiceberg_upsert),

@@ -24,15 +24,15 @@ from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.tables.parquet.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
-from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile, read_page_indexes, unpacked
+from skipstone.tables.parquet.unpacking import unpacked
+from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile, read_page_indexes
 
 Rows = npt.NDArray[np.int64]
 #: INT96 timestamps are read as Iceberg does: in nanoseconds they would reach from 1677 to 2262 only.
 INT96_UNIT = "us"
 #: Memory for where pages are, in bytes; least recently used files go first.
 CACHE_BYTES = 64 * 1024 * 1024
-_CHUNK_BYTES = 3_000
-_REPEATED = 2
+_CHUNK_BYTES, _REPEATED = 3_000, 2
 #: The type of texts and bytes, and the encoding of values that repeat the beginning of those before them.
 _BYTES, _PREFIXED = 6, 7
 #: Of the types of pages with data, the field of a page header that tells about them.

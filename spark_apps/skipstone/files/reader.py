@@ -43,7 +43,8 @@ from skipstone.files.projections import (
 )
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import DataFileFacts, FileSet
-from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata, unpacked
+from skipstone.tables.parquet.unpacking import unpacked
+from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata
 from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [

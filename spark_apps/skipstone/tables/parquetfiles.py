@@ -9,12 +9,10 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,7 +20,10 @@ from propcache.api import cached_property
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.tables.parquet.longcolumns import joined, long_chunks
+from skipstone.tables.parquet.longpages import LongChunk, dictionary_bytes
 from skipstone.tables.parquet.pagesizes import PagedChunk, UnevenRows, opened
+from skipstone.tables.parquet.unpacking import is_of_texts, unpacked
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
@@ -31,6 +32,10 @@ BATCH_BYTES = 32 * 1024 * 1024
 #: Rows that are decoded at once, at least, and the part of the bytes that is put together.
 _LEAST_ROWS = 16
 _PARTS = 2
+#: Pages that take more than so many times the bytes that are decoded at once are not unpacked as a whole.
+_LONG_PAGES = 2
+#: Bytes that a number in a dictionary and its levels take at most.
+_CODE_BYTES = 8
 #: Bytes in memory of values that are all of one length; those of FIXED_LEN_BYTE_ARRAY have the one of their column.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 #: The encoding of values that repeat the beginning of those before them.
@@ -155,6 +160,12 @@ class WholeFile:
         """The batches of a row group. Texts that a dictionary repeats stay in it until few enough rows are cut off;
         what else may be long is decoded in pieces, which are put together where they are not.
         """
+        if long := self._long(columns, group, nbytes):
+            others = [name for name in columns if name not in long]
+            decoded = self._decoded(others, group, rows, nbytes // _PARTS) if others else None
+            with opened(self._source) as source, _damage():
+                yield from joined(source, long, decoded, self.schema_arrow, nbytes // _PARTS)
+            return
         decoding = self._decoding(columns, group, rows, nbytes)
         if decoding.rows == rows and not decoding.kept and decoding.uneven is None:
             yield from self._batches(self._file, columns, group, rows)
@@ -174,6 +185,16 @@ class WholeFile:
         if held:
             yield from _together(held)
 
+    def _long(self, columns: Sequence[str], group: int, nbytes: int) -> Mapping[str, LongChunk]:
+        """The columns of which no page is to be unpacked as a whole."""
+        chunks = _chunks(self.metadata.row_group(group), columns)
+        if all(chunk.total_uncompressed_size <= _LONG_PAGES * nbytes for chunk in chunks):
+            return {}
+        checks = bool(self._options["page_checksum_verification"])
+        with opened(self._source) as source:
+            found = long_chunks(source, self._file, group, columns, _LONG_PAGES * nbytes)
+        return {name: replace(chunk, checks=checks) for name, chunk in found.items()}
+
     def _decoding(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> _Decoding:
         """How a row group is decoded by about ``nbytes`` at once.
 
@@ -184,7 +205,7 @@ class WholeFile:
         chunks, count = _chunks(found, columns), max(found.num_rows, 1)
         at_once = min(rows, count)
         usual = sum(self._size(chunk) for chunk in chunks) // count
-        kept = {name for name in columns if _is_of_texts(self.schema_arrow.field(name).type)}
+        kept = {name for name in columns if is_of_texts(self.schema_arrow.field(name).type)}
         repeated = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and _repeats(chunk)]
         longest: dict[str, int] = {}
         if (usual + sum(int(chunk.total_uncompressed_size) for chunk in repeated)) * at_once > nbytes:
@@ -193,12 +214,22 @@ class WholeFile:
                 path, size = chunk.path_in_schema, int(chunk.total_uncompressed_size)
                 each = longest.get(path, size) * max(int(chunk.num_values), count) // count
                 if path in columns and path in longest:
-                    kept |= {path} if each * at_once * _PARTS > nbytes else set()
+                    kept |= {path} if each * at_once * _PARTS > nbytes and self._is_coded(chunk, nbytes) else set()
                 else:
                     usual += each
         most = min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1)))
         paged = [self._paged(chunk, count, longest) for chunk in chunks]
         return _Decoding(most, frozenset(kept), UnevenRows.of(paged, min(most, count), nbytes))
+
+    def _is_coded(self, chunk: Any, nbytes: int) -> bool:
+        """Whether all values of a chunk are in a dictionary of at most ``nbytes``: Arrow adds those that are not."""
+        size = int(chunk.total_uncompressed_size)
+        if size <= nbytes // (_PARTS * _PARTS):
+            return True
+        begin = chunk.dictionary_page_offset or chunk.data_page_offset
+        with opened(self._source) as source:
+            held = dictionary_bytes(source, begin, begin + chunk.total_compressed_size)
+        return 0 < held <= nbytes and size - held <= _CODE_BYTES * chunk.num_values + nbytes // (_PARTS * _PARTS)
 
     def _paged(self, chunk: Any, rows: int, longest: Mapping[str, int]) -> PagedChunk:
         """A column chunk by its pages."""
@@ -290,53 +321,11 @@ class _Decoding:
     uneven: UnevenRows | None
 
 
-def unpacked(
-    batch: pa.RecordBatch, nbytes: int = BATCH_BYTES, columns: Collection[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """``batch`` with texts in the place of dictionaries of them, in pieces of at most ``nbytes`` or one row.
-
-    ``columns``: those that are looked at; None: all.
-    """
-    names = [name for name in batch.schema.names if columns is None or name in columns]
-    found = {name: batch[name] for name in names if _is_of_texts(batch[name].type)}
-    if not found or not batch.num_rows:
-        yield batch
-        return
-    others = sum(batch[name].nbytes for name in batch.schema.names if name not in found)
-    sizes = sum((_lengths(column) for column in found.values()), np.full(batch.num_rows, others / batch.num_rows))
-    for start, stop in cuts(sizes, nbytes):
-        yield _as_texts(batch.slice(start, stop - start), found)
-
-
-def cuts(sizes: npt.NDArray[np.float64], nbytes: int) -> Iterator[tuple[int, int]]:
-    """Where to cut rows of these ``sizes`` into pieces of at most ``nbytes``, or one row: the start and end of each."""
-    ends, start = np.cumsum(sizes), 0
-    while start < len(sizes):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + nbytes, side="right")))
-        yield start, stop
-        start = stop
-
-
-def _lengths(column: pa.DictionaryArray) -> npt.NDArray[np.float64]:
-    """Bytes of each text of a dictionary."""
-    lengths = pc.binary_length(column.dictionary).cast(pa.float64()).take(column.indices)
-    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
-
-
-def _as_texts(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    for name in names:
-        at = batch.schema.get_field_index(name)
-        field = batch.schema.field(at)
-        batch = batch.set_column(at, field.with_type(field.type.value_type), batch.column(at).dictionary_decode())
-    return batch
-
-
 def _dictionaries(values: pa.Array) -> list[pa.Array]:
     """The dictionaries of texts that values are in, nested ones too, in the order of Parquet's columns."""
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return [values.dictionary] if _is_of_texts(kind) else []
+        return [values.dictionary] if is_of_texts(kind) else []
     if pa.types.is_struct(kind):
         return [one for at in range(kind.num_fields) for one in _dictionaries(values.field(at))]
     if pa.types.is_map(kind):
@@ -355,12 +344,6 @@ def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
 def _repeats(chunk: Any) -> bool:
     """Whether a column chunk may hold a long value many times in few bytes."""
     return any("DICTIONARY" in one or one == _PREFIXED for one in chunk.encodings)
-
-
-def _is_of_texts(kind: pa.DataType) -> bool:
-    """Whether values are in a dictionary of texts or bytes."""
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return pa.types.is_dictionary(kind) and any(is_one(kind.value_type) for is_one in texts)
 
 
 def _has_dictionaries(batch: pa.RecordBatch) -> bool:
