@@ -69,7 +69,15 @@ class LakeReader:
     def _load(self, request: ReadRequest) -> Table:
         if self._opened is None or self._opened[0] != request.warehouse:
             self._opened = request.warehouse, open_known_catalog(request.warehouse)
-        return load_table(self._opened[1], request.table)
+        table = load_table(self._opened[1], request.table)
+        if request.snapshot is not None and table.snapshot_by_id(request.snapshot) is None:
+            name = f"{request.table.namespace}.{request.table.name}"
+            raise LakeError(
+                "InvalidSpec",
+                f"the table {name} does not have the snapshot {request.snapshot}",
+                "name one that is in its history, such as the snapshot_id of lake.table(name)",
+            )
+        return table
 
 
 def _options(request: ReadRequest) -> ReadOptions:

@@ -84,6 +84,8 @@ def _refuse(lake: Any) -> None:
     for wrong, reason, says in (
         (lambda: lake.read("sales.orders", "tint = 1"), "InvalidSpec", "tint"),
         (lambda: lake.read("sales.other"), "TableNotFound", "make it by lake.table"),
+        (lambda: lake.read("sales.orders", snapshot_id=5), "InvalidSpec", "does not have the snapshot 5"),
+        (lambda: lake.index("sales.orders", "tint"), "ColumnNotFound", "has no column 'tint'"),
         (lambda: lake.table("sales.orders", {"order_id": "long", "nested": "map"}), "InvalidSpec", "nested types"),
         (lambda: lake.load("sales.orders", "nothing/*.csv"), "SourceNotFound", "correct the path"),
         (lambda: lake.merge(rows, into="sales.orders", keys=[]), "InvalidSpec", "keys"),
@@ -117,6 +119,7 @@ def test_a_call_fails_whole_and_goes_on_whoever_serves_the_folder(tmp_path: Path
         assert loading.result().rows == 2
         found = second.read("s.t").sort_by("id").to_pylist()
         assert found == [{"id": 1, "v": None, "w": None}, {"id": 2, "v": None, "w": 5}]
+        assert second.index("s.t", "v", maintenance="Manual").synced == "1/1"
         with pytest.raises(skipstone.LakeError, match=r"the lake is closed: open it again by skipstone\.open"):
             first.tables()
 

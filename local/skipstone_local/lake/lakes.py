@@ -19,10 +19,10 @@ from typing import Literal, Self, TypedDict
 import pyarrow as pa
 from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of, texts_of
-from skipstone_cli.views.outcomes import find_maintain_end
+from skipstone_cli.views.outcomes import find_maintain_end, find_reindex_end
 from skipstone_cli.views.standings import is_stale
 from skipstone_core.errors import LakeError, LakeTimeout
-from skipstone_core.ids import MAINTAIN_ANNOTATION
+from skipstone_core.ids import MAINTAIN_ANNOTATION, REINDEX_ANNOTATION
 from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_operator.labels import FINALIZER
@@ -51,7 +51,7 @@ from skipstone_local.lake.results import (
     merge_result,
     table_state,
 )
-from skipstone_local.lake.settling import Requests, is_done
+from skipstone_local.lake.settling import Done, Requests, is_done
 from skipstone_local.lake.sources import Uploads
 from skipstone_local.places import RootFolder
 
@@ -165,7 +165,8 @@ class Lake:
         }
         given = lay_over({field: value for field, value in spec.items() if value}, fields)
         if known is None:
-            return self._make(name, given, timeout)
+            applied = self._requests.create(TABLE, table_resource(name), {**self._identity(name), **given})
+            return table_state(self._requests.wait_or_delete(TABLE, applied, seconds=timeout))
         return self._change(known, given, timeout)
 
     def tables(self) -> list[LakeTable]:
@@ -206,9 +207,20 @@ class Lake:
             **({"include": _listed(include)} if include else {}),
             **({"buckets": buckets} if buckets is not None else {}),
         }
-        name = resource_name(*name_of(known).split("-"), "by", *columns)
+        name = resource_name(*name_of(known).split("-"), "by" if kind == "Lookup" else "covering", *columns)
+        before = self._requests.find(INDEX, name)
         applied = self._requests.apply(INDEX, name, spec)
-        return index_state(self._requests.wait(INDEX, applied, _is_synced, timeout))
+        wait = self._requests.wait_or_delete if before is None else self._requests.wait
+        return index_state(wait(INDEX, *self._asked(applied, maintenance), timeout))
+
+    def _asked(self, index: JsonObject, maintenance: str) -> tuple[JsonObject, Done]:
+        """The index, and when it holds the table; one of Manual is asked to catch up now."""
+        if maintenance != "Manual":
+            return index, _is_synced
+        annotations = {"metadata": {"annotations": {REINDEX_ANNOTATION: str(time.time_ns())}}}
+        asked = self._requests.patch(INDEX, name_of(index), annotations)
+        run = text_of(asked, "status", "lastRun", "id")
+        return asked, lambda found: _is_synced(found) and find_reindex_end(found, run) is not None
 
     # --- rows in ---
 
@@ -337,19 +349,6 @@ class Lake:
         return outcome.message
 
     # --- parts ---
-
-    def _make(self, name: str, given: JsonObject, timeout: float | None) -> LakeTable:
-        """Create a Table. One that cannot be made is taken back."""
-        applied = self._requests.create(TABLE, table_resource(name), {**self._identity(name), **given})
-        try:
-            return table_state(self._requests.wait(TABLE, applied, seconds=timeout))
-        except LakeTimeout:
-            raise
-        except LakeError:
-            with suppress(LakeError):
-                self._requests.patch(TABLE, name_of(applied), {"spec": {"reclaimPolicy": "Retain"}})
-                self._requests.delete(TABLE, name_of(applied), timeout)
-            raise
 
     def _change(self, known: JsonObject, given: JsonObject, timeout: float | None) -> LakeTable:
         """Change a Table. What it cannot become is taken back, or all that needs the table would wait."""

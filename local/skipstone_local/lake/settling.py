@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -132,6 +133,19 @@ class Requests:
             time.sleep(PAUSE)
             obj = self._look_again(kind, name)
         return obj
+
+    def wait_or_delete(
+        self, kind: ResourceKind, obj: JsonObject, done: Done | None = None, seconds: float | None = None
+    ) -> JsonObject:
+        """``wait`` for an object that is new: one that never will be done is taken back."""
+        try:
+            return self.wait(kind, obj, done, seconds)
+        except LakeTimeout:
+            raise
+        except LakeError:
+            with suppress(LakeError):
+                self.delete(kind, name_of(obj), seconds)
+            raise
 
     def _look_again(self, kind: ResourceKind, name: str) -> JsonObject:
         """The object as it is now. Raises LakeError if it is gone, LakeTimeout if nobody can be asked."""
