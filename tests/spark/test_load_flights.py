@@ -42,6 +42,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Bed
     report = bed.load(csv("landing/flights.csv", options={"nullValue": "NA"}), "flights")
     assert report.outcome is RunOutcome.COMMITTED
     assert report.counts == {"rowsRead": 336_776, "rowsLoaded": 336_776, "rowsRejected": 0, "segment": 1}
+    assert "session" not in report.stages_ms, "the driver reads it"
     print("stages in ms:", dict(report.stages_ms))
     return bed
 
