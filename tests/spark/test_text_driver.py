@@ -141,7 +141,8 @@ COLUMNS = ("x", "y", "z")
 def test_clocks_of_all_zones_show_what_those_of_spark_show(spark: SparkSession) -> None:
     """Local times of the years that the driver knows, and of the days at which clocks change in many places."""
     random = Random("zones")
-    zones = sorted(available_timezones())
+    known = set(spark._jvm.java.time.ZoneId.getAvailableZoneIds())  # those of Python may be newer
+    zones = sorted(name for name in available_timezones() & known if "/" in name)
     asked = []
     for zone in random.sample(zones, cases(40, len(zones))):
         for _ in range(cases(50, 400)):

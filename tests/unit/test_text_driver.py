@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from skipstone.sources.text.driver.casts import TextForms, cast_text, require_cast, require_patterns
+from skipstone.sources.text.driver.casts import TextForms, cast_text, require_cast, require_patterns, require_zone
 from skipstone.sources.text.driver.patterns import pattern_regex
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.options import TextOptions
@@ -108,6 +108,15 @@ def test_a_value_that_does_not_fit_is_left_to_spark(kind: IcebergType, text: str
 def test_local_times_that_clocks_skip_or_far_ones_are_left_to_spark(text: str) -> None:
     with pytest.raises(SparkNeeded) as caught:
         cast_text(pa.chunked_array([[text]]), TimestamptzType(), forms("Europe/Madrid"))
+    assert caught.value.why is SparkOnly.ZONE
+
+
+@pytest.mark.parametrize("name", ["ROC", "EST", "+01:00", "GMT+1"])
+def test_zones_that_are_not_cities_are_left_to_spark(name: str) -> None:
+    require_zone("UTC")
+    require_zone("Europe/Madrid")
+    with pytest.raises(SparkNeeded) as caught:
+        require_zone(name)
     assert caught.value.why is SparkOnly.ZONE
 
 

@@ -76,6 +76,12 @@ def require_patterns(options: TextOptions) -> None:
         _known_pattern(options.timestamp_format, is_date=False)
 
 
+def require_zone(name: str) -> None:
+    """Raise SparkNeeded for a name that may mean no time zone to Spark, or another one."""
+    if name != "UTC" and "/" not in name:
+        raise SparkNeeded(SparkOnly.ZONE)
+
+
 def require_cast(kind: IcebergType) -> None:
     """Raise SparkNeeded for a type that no text is cast to."""
     if type(kind) not in _RULES:

@@ -18,7 +18,14 @@ from skipstone.sources.columns import SourceColumn
 from skipstone.sources.groups import ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.csvrecords import CsvShape
-from skipstone.sources.text.driver.casts import TextForms, cast_text, null_text, require_cast, require_patterns
+from skipstone.sources.text.driver.casts import (
+    TextForms,
+    cast_text,
+    null_text,
+    require_cast,
+    require_patterns,
+    require_zone,
+)
 from skipstone.sources.text.driver.csvcells import csv_cells, require_dialect
 from skipstone.sources.text.driver.jsonrecords import json_cells
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
@@ -97,6 +104,7 @@ def text_reading(
         return None
     forms = TextForms(options=text_options(source), time_zone=time_zone)
     require_patterns(forms.options)
+    require_zone(time_zone)
     if source.format is SourceFormat.JSON:
         return JsonReading.of(listing, forms, most_bytes)
     require_dialect(forms.options)

@@ -25,7 +25,10 @@ class SparkOnly(StrEnum):
     ROWS = "a row has more or fewer fields than the header"
     TEXT = "bytes are not valid in the encoding, or a text has the character U+FFFD or U+F8FF"
     VALUE = "a value does not fit its column, or is not in the usual form of its type"
-    ZONE = "a local time is before 1970, after 2037 or in the hour that a clock change skips"
+    ZONE = (
+        "timeZone is not UTC or of the form area/city, or a local time is before 1970, after 2037 or in the hour that "
+        "a clock change skips"
+    )
     DAMAGED = "a file cannot be read or unpacked"
 
 
