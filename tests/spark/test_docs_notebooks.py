@@ -57,12 +57,14 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     """In a process of its own, as a notebook is; the conftest's arguments name the jars that the page would fetch."""
-    in_sql = blocks("indexes.md")[-1]
-    script = f'print("{NEXT}")\n'.join([*blocks("notebooks.md"), in_sql]).replace("/skipstone/flights", str(lake.root))
+    *_, in_sql, without_a_rule = blocks("indexes.md")
+    script = f'print("{NEXT}")\n'.join([*blocks("notebooks.md"), in_sql, f"{without_a_rule}{in_sql}"]).replace(
+        "/skipstone/flights", str(lake.root)
+    )
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
-    _, enabled, by_sql, by_frame, explained, by_source, on_indexes = ended.stdout.split(NEXT)
+    _, enabled, by_sql, by_frame, explained, by_source, on_indexes, without = ended.stdout.split(NEXT)
     assert enabled.count("IAH") == 1
     assert by_sql.count("IAH") == 1
     assert by_frame.count("EWR") == 1
@@ -70,12 +72,15 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     assert by_source.count("N14228") == 1
     assert "by_tailnum" in on_indexes
     assert "|N14228|" in on_indexes.replace(" ", "")
+    assert "|N14228|" in without.replace(" ", "")
+    assert "JoinKeys" not in on_indexes
+    assert "JoinKeys" in without
 
 
 def test_reads_without_spark_work_as_the_page_on_indexes_writes_them(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *reads, _ = blocks("indexes.md")
+    *reads, _, _ = blocks("indexes.md")
     assert len(reads) == 2
     names: dict[str, object] = {"catalog": lake.catalog}
     exec("\n".join(reads).replace("lake.flights", "ns.flights"), names)
