@@ -18,7 +18,7 @@ Kind = TypeVar("Kind", bound=type)
 
 _INITIALISED = (True,)
 #: Characters of a text that go over at once, fewer than a buffer of the gateway has bytes.
-_PIECE = 6_000
+PIECE = 6_000
 #: The class in the JVM that each type describes.
 DESCRIBED: dict[type, str] = {}
 
@@ -227,12 +227,12 @@ def some(jvm: Jvm, value: JavaObject | str) -> JavaObject:
 def text_in_pieces(builder: StringBuilder) -> str:
     """What a StringBuilder in the JVM holds. A character of two units that is cut in two would arrive as two others."""
     length = builder.length()
-    if length <= _PIECE:
+    if length <= PIECE:
         return str(builder.toString())
     characters = builder.codePointCount(0, length)
     if characters == length:
-        return "".join(builder.substring(start, min(length, start + _PIECE)) for start in range(0, length, _PIECE))
+        return "".join(builder.substring(start, min(length, start + PIECE)) for start in range(0, length, PIECE))
     ends = [0]
-    for first in range(0, characters, _PIECE):
-        ends.append(builder.offsetByCodePoints(ends[-1], min(_PIECE, characters - first)))
+    for first in range(0, characters, PIECE):
+        ends.append(builder.offsetByCodePoints(ends[-1], min(PIECE, characters - first)))
     return "".join(builder.substring(start, end) for start, end in pairwise(ends))

@@ -14,13 +14,16 @@ from typing import Any, Protocol, cast
 from skipstone.compat.icebergjava import JSON_MAPPER
 from skipstone.compat.java import (
     DESCRIBED,
+    PIECE,
     JavaName,
     JavaObject,
     Jvm,
+    StringBuilder,
     class_named,
     java_class,
     java_list,
     object_named,
+    text_in_pieces,
     type_named,
 )
 
@@ -66,15 +69,36 @@ def getter(jvm: Jvm, *path: Step) -> Function:
 
 def said_of(jvm: Jvm, java: JavaObject, paths: tuple[Path, ...]) -> list[Any]:
     """What several paths from an object lead to: texts, numbers, maps; of a class its name."""
-    found: list[Any] = json.loads(_getters(jvm, paths).apply(java))
+    found: list[Any] = json.loads(_getters(jvm, paths).json_of(java))
     return found
 
 
 @lru_cache(maxsize=64)
-def _getters(jvm: Jvm, paths: tuple[Path, ...]) -> Function:
-    """A function of what several paths lead to, as the JSON of a list."""
-    methods = methods_of(jvm)
-    return methods.function(methods.as_json(methods.listed([methods.path(path) for path in paths])))
+def _getters(jvm: Jvm, paths: tuple[Path, ...]) -> _Getters:
+    return _Getters(methods_of(jvm), paths)
+
+
+class _Getters:
+    """Get what several paths lead to, as the JSON of a list.
+
+    A text that is longer than a buffer of the gateway waits 40 ms for the network, and pieces take a call each. So once
+    an answer was long, the next ones come in pieces.
+    """
+
+    def __init__(self, methods: Methods, paths: tuple[Path, ...]) -> None:
+        self._methods = methods
+        self._json = methods.as_json(methods.listed([methods.path(path) for path in paths]))
+        self._text = methods.function(self._json)
+        self._builder: Function | None = None
+
+    def json_of(self, java: JavaObject) -> str:
+        """The JSON for one object."""
+        if self._builder:
+            return text_in_pieces(self._builder.apply(java))
+        text = str(self._text.apply(java))
+        if len(text) > PIECE:
+            self._builder = self._methods.function(self._methods.in_turn(self._json, self._methods.builder()))
+        return text
 
 
 @lru_cache(maxsize=1)
@@ -140,6 +164,11 @@ class Methods:
         return self.in_turn(
             method, self.method(mapper.getClass(), "writeValueAsString", text, self._object).bindTo(mapper)
         )
+
+    def builder(self) -> Any:
+        """A method that puts a text into a StringBuilder, which stays in the JVM."""
+        void, builder = class_named(self._jvm, "java.lang.Void").TYPE, type_named(self._jvm, DESCRIBED[StringBuilder])
+        return self._lookup.findConstructor(builder, self._kind(void, [type_named(self._jvm, _TEXT)]))
 
     def _step(self, step: Step) -> Any:
         if step not in self._steps:

@@ -74,7 +74,7 @@ def _without_indexes(state: QueryState) -> QueryState:
 def _without_loss(state: QueryState) -> QueryState:
     """The state with the Dataset of a query of which Iceberg would lose rows; without one of any other."""
     facts = state.facts
-    if not facts.risks or not keys_at_risk(_optimized(state), facts.risks):
+    if not facts.risks or not keys_at_risk(state.session.jvm, _optimized(state), facts.risks):
         return state
     if not state.sites:  # not looked at closely until now
         uses = {} if facts.is_recursive else uses_of(state.session.jvm, state.query)
@@ -185,7 +185,9 @@ def _planned(state: QueryState, plan_of: PlanOf, *, with_residuals: bool = True)
 
 
 def _lost(state: QueryState, dataset: Dataset) -> frozenset[Key]:
-    return keys_at_risk(dataset.queryExecution().optimizedPlan(), state.facts.risks) & _replaceable(state)
+    return keys_at_risk(state.session.jvm, dataset.queryExecution().optimizedPlan(), state.facts.risks) & _replaceable(
+        state
+    )
 
 
 def _guarded(state: QueryState, key: Key, *, with_residual: bool) -> tuple[QueryState, Replacement]:
@@ -238,7 +240,7 @@ def _scanned_or_not(state: QueryState, key: Key) -> LocalRelation | None:
 def _scanned(state: QueryState, key: Key) -> LocalRelation | None:
     """All rows that a relation may give; None when that takes longer than a job, or they are too many."""
     relation, known, limits = state.opened(key), state.plan(key), state.session.limits.driver
-    columns = driver_columns(relation.java, relation.schema, find_used(relation, state.uses[key]))
+    columns = driver_columns(state.session.jvm, relation.java, relation.schema, find_used(relation, state.uses[key]))
     if columns is None:
         return None
     options = replace(state.options(relation), use_indexes=False)

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from skipstone.compat.catalyst import LogicalPlan
+from skipstone.compat.catalyst import LogicalPlan, Scan
+from skipstone.compat.java import Jvm
+from skipstone.compat.methods import said_of
 from skipstone.query.plans.analysis.uses import Key
 from skipstone.query.plans.guarding.risks import Risk
 from skipstone.query.plans.replacing.trial import scans_of
@@ -24,6 +26,7 @@ _AFTER = {
 }
 #: Answers an aggregate from the bounds of files.
 _ANSWERED = "IcebergLocalScan("
+_DESCRIPTION = ((Scan.description,),)
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,15 @@ class _Handed:
     columns: str
 
 
-def keys_at_risk(optimized: LogicalPlan, risks: Mapping[Key, Risk]) -> frozenset[Key]:
+def keys_at_risk(jvm: Jvm, optimized: LogicalPlan, risks: Mapping[Key, Risk]) -> frozenset[Key]:
     """The relations of ``risks`` that Iceberg would lose rows of in an optimized plan."""
-    return frozenset(one.key for one in _handed(optimized) if one.key in risks and _loses(one, risks[one.key]))
+    return frozenset(one.key for one in _handed(jvm, optimized) if one.key in risks and _loses(one, risks[one.key]))
 
 
-def _handed(optimized: LogicalPlan) -> Iterator[_Handed]:
+def _handed(jvm: Jvm, optimized: LogicalPlan) -> Iterator[_Handed]:
     for leaf in scans_of(optimized):
         scan = leaf.scan()
-        said = str(scan.description())
+        (said,) = said_of(jvm, scan, _DESCRIPTION)
         found = _CONDITIONS.match(said)
         if found:
             first = leaf.relation().output().apply(0)

@@ -43,7 +43,9 @@ from skipstone_core.indexing import use
 from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, may_decode, part_in_pages
 
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.catalyst import StructType as JavaStruct
 from skipstone.compat.java import NONE, Jvm, scala_object
+from skipstone.compat.methods import said_of
 from skipstone.compat.pyspark import java_frame
 from skipstone.indexes.asking.probes import Probe
 from skipstone.indexes.asking.sampling import probable_rows
@@ -56,6 +58,8 @@ from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger("skipstone.query")
 
+#: Where a relation says its columns.
+_SCHEMA = ((LogicalPlan.schema, JavaStruct.json),)
 #: Spark types whose values Arrow carries over unchanged.
 _PLAIN = (
     BinaryType,
@@ -118,12 +122,15 @@ class DriverRows:
     rest: tuple[int, ...]
 
 
-def driver_columns(java: Relation, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
+def driver_columns(
+    jvm: Jvm, java: Relation, relation_schema: Schema, used: frozenset[str] | None
+) -> DriverColumns | None:
     """The columns that the driver would read of the relation ``java``; None when only Spark can, or there are none.
 
     ``used`` None: all.
     """
-    schema = StructType.fromJson(json.loads(java.schema().json()))
+    (text,) = said_of(jvm, java, _SCHEMA)
+    schema = StructType.fromJson(json.loads(text))
     known = {field.name for field in relation_schema.fields}
     if len({field.name for field in schema}) != len(schema) or any(field.name not in known for field in schema):
         return None

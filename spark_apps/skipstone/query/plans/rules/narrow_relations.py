@@ -62,7 +62,7 @@ def _plan(state: QueryState, key: Key, known: tuple[Known, ...]) -> Planned:
         raise RelationRefused(unconditional[0].refusal)
     relation = state.opened(key)
     predicate = find_predicate(relation, uses, [fact.condition for fact in known])
-    columns = driver_columns(site.java, relation.schema, find_used(relation, uses))
+    columns = driver_columns(state.session.jvm, site.java, relation.schema, find_used(relation, uses))
     demand = Demand(relation, predicate, columns, state.session.limits, state.facts.only_rows)
     planned = Planned(demand, choose_reading(demand), len(uses) > 1, known)
     plan, is_narrowing = planned.plan, planned.plan.funnel.read < planned.files_of_spark
