@@ -10,6 +10,7 @@ from pathlib import Path
 
 from drawing import Area, Way, arrow, box, picture, text
 from measured import lookups, merges
+from rooms import rooms
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -130,6 +131,7 @@ def pictures() -> dict[str, str]:
     page = BENCHMARKS.read_text()
     return {
         "overview.svg": overview(),
+        "rooms.svg": rooms(),
         "segments.svg": segments(),
         "funnel.svg": funnel(),
         "commit.svg": commit(),
