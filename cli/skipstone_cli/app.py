@@ -48,7 +48,10 @@ def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
         from skipstone_cli.commands.completing import offer_targets
 
         before = ctx.parent.params if ctx.parent else {}
-        chosen = {one.name: joined(before.get(one.name), ctx.params.get(one.name)) for one in parameters(_access)}
+        chosen = {
+            parameter.name: joined(before.get(parameter.name), ctx.params.get(parameter.name))
+            for parameter in parameters(_access)
+        }
         with ExitStack() as until:
             return offer_targets(lambda: _open(chosen, everywhere=False, until=until, patient=False), incomplete, kinds)
 

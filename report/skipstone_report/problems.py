@@ -98,18 +98,18 @@ def _rank(one: OpenProblem) -> tuple[int, bool, float, str, str]:
 
 def _problems_of(entity: Entity) -> Iterator[OpenProblem]:
     told = set[str]()
-    for one in entity.conditions:
-        urgency = _urgency(one, is_job=entity.kind in JOB_KINDS)
+    for condition in entity.conditions:
+        urgency = _urgency(condition, is_job=entity.kind in JOB_KINDS)
         # One cause often shows in several conditions.
-        if urgency is not None and one.reason not in told:
-            told.add(one.reason)
+        if urgency is not None and condition.reason not in told:
+            told.add(condition.reason)
             yield OpenProblem(
                 entity=entity,
                 urgency=urgency,
-                condition=f"{one.type} is {one.status}",
-                reason=one.reason,
-                message=one.message,
-                since=one.since,
+                condition=f"{condition.type} is {condition.status}",
+                reason=condition.reason,
+                message=condition.message,
+                since=condition.since,
             )
     if refused := entity.text("status.properties.refused"):
         yield OpenProblem(

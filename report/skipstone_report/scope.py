@@ -49,7 +49,9 @@ class Scope:
 
 def look_at(entities: Iterable[Entity], now: datetime) -> Scope:
     """The scope of these objects, without dry runs: a page about what merges did must not show what none has done."""
-    found = tuple(one for one in entities if not (one.kind == "MergeJob" and one.look("spec.dryRun") is True))
+    found = tuple(
+        entity for entity in entities if not (entity.kind == "MergeJob" and entity.look("spec.dryRun") is True)
+    )
     by_kind = {kind: tuple(one for one in found if one.kind == kind) for kind in PLURALS}
     return Scope(now=now, by_kind=by_kind, problems=find_problems(found))
 
@@ -62,9 +64,9 @@ def newest_first(entities: Iterable[Entity]) -> tuple[Entity, ...]:
 def by_table(entities: Iterable[Entity]) -> Mapping[TableKey, list[Entity]]:
     """The objects of each table, in their order."""
     found: defaultdict[TableKey, list[Entity]] = defaultdict(list)
-    for one in entities:
-        if one.table:
-            found[TableKey(namespace=one.namespace, name=one.table)].append(one)
+    for entity in entities:
+        if entity.table:
+            found[TableKey(namespace=entity.namespace, name=entity.table)].append(entity)
     return found
 
 

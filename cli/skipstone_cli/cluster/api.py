@@ -150,7 +150,7 @@ class Api:
             page = self.transport.read(Ask(path=ask.path, right=ask.right, query=query), kind=kind)
             items = page.get("items", ...)
             items = [] if items is None else items
-            if not isinstance(items, list) or not all(isinstance(one, dict) and name_of(one) for one in items):
+            if not isinstance(items, list) or not all(isinstance(item, dict) and name_of(item) for item in items):
                 raise Unreachable(
                     f"{self.transport.server} answers with a {kind} without its items: check that no proxy is between"
                 )

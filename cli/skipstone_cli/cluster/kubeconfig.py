@@ -157,7 +157,7 @@ def _require_texts(path: str, part: str, entry: JsonObject) -> None:
         )
     odd = [name for name in TEXTS[part] if not isinstance(field_of(inner, name), str | None)]
     groups = field_of(inner, "as-groups") or []
-    if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         odd.append("as-groups")
     if odd:
         raise CliError(f"the kubeconfig {path} has a wrong {odd[0]} in {kind} {entry['name']!r}: write it as text")
@@ -193,7 +193,7 @@ def _first_line(error: Exception) -> str:
 def _file_login(access: Access, merged: JsonObject, context: str) -> Login:
     chosen = _named(merged, "contexts", context)
     if chosen is None:
-        known = ", ".join(sorted(text_of(one, "name") for one in entries_of(merged, "contexts")))
+        known = ", ".join(sorted(text_of(entry, "name") for entry in entries_of(merged, "contexts")))
         raise CliError(f"the kubeconfig has no context {context!r}: use one of {known or 'those that you add'}")
     cluster = _named(merged, "clusters", text_of(chosen, "context", "cluster"))
     if cluster is None or not text_of(cluster, "cluster", "server"):
@@ -230,7 +230,7 @@ def _with_scheme(merged: JsonObject, cluster: JsonObject) -> JsonObject:
 
 def _named(merged: JsonObject, part: str, name: str) -> JsonObject | None:
     """The entry of that name."""
-    return next((one for one in entries_of(merged, part) if one["name"] == name), None)
+    return next((entry for entry in entries_of(merged, part) if entry["name"] == name), None)
 
 
 def _impersonation(access: Access, user: JsonObject | None) -> tuple[tuple[str, str], ...]:
@@ -241,7 +241,7 @@ def _impersonation(access: Access, user: JsonObject | None) -> tuple[tuple[str, 
     if not acting:
         return ()
     groups = access.as_groups if access.as_user else texts_of(user, "user", "as-groups")
-    headers = [("Impersonate-User", acting), *(("Impersonate-Group", one) for one in groups)]
+    headers = [("Impersonate-User", acting), *(("Impersonate-Group", group) for group in groups)]
     if not access.as_user:
         headers += _other_identity(user)
     for name, value in headers:
@@ -256,7 +256,7 @@ def _other_identity(user: JsonObject | None) -> Iterator[tuple[str, str]]:
         yield ("Impersonate-Uid", uid)
     extra = field_of(user, "user", "as-user-extra")
     for name in extra if isinstance(extra, dict) else ():
-        yield from ((f"Impersonate-Extra-{quote(str(name), safe=TOKEN)}", one) for one in texts_of(extra, name))
+        yield from ((f"Impersonate-Extra-{quote(str(name), safe=TOKEN)}", text) for text in texts_of(extra, name))
 
 
 def _account_login(access: Access, environment: Mapping[str, str], files: tuple[str, ...]) -> Login:

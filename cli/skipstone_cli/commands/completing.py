@@ -27,7 +27,7 @@ def offer_targets(open_api: Callable[[], Api], incomplete: str, allowed: Sequenc
     ((kind, spelled),) = kinds
     names = in_time(lambda: [name_of(one) for one in open_api().list_kind(kind)])
     # A shell may run what it is given: a name that is none comes from a server that is none.
-    return sorted(f"{spelled}/{one}" for one in names if one.startswith(begins) and can_exist(one))
+    return sorted(f"{spelled}/{name}" for name in names if name.startswith(begins) and can_exist(name))
 
 
 def in_time(read: Callable[[], list[str]]) -> list[str]:
@@ -56,7 +56,7 @@ def _spelled(kind: ResourceKind, word: str, *, whole: bool) -> str:
     if whole:
         return word if _is_name_of(kind, word) else ""
     names = (kind.short, kind.singular, kind.plural, f"{kind.plural}.{GROUP}")
-    return next((f"{word}{one[len(word) :]}" for one in names if one.startswith(word.lower())), "")
+    return next((f"{word}{name[len(word) :]}" for name in names if name.startswith(word.lower())), "")
 
 
 def _is_name_of(kind: ResourceKind, word: str) -> bool:

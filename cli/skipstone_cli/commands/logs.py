@@ -118,7 +118,7 @@ def _show_report(screen: Screen, target: Target, obj: JsonObject, attempt: int |
     screen.note(f"the driver pod of {which} is gone; run {text_of(newest, 'id')} said at its end:")
     ended = " ".join(part for name in ("result", "reason") if (part := text_of(newest, name)))
     screen.write(f"{ended}: {text_of(newest, 'message')}\n")
-    for one in entries_of(obj, "status", "conditions"):
-        if text_of(one, "type") == "Failed" and text_of(one, "status") == "True" and attempt is None:
-            screen.write(f"Failed {text_of(one, 'reason')}: {text_of(one, 'message')}\n")
+    for entry in entries_of(obj, "status", "conditions"):
+        if text_of(entry, "type") == "Failed" and text_of(entry, "status") == "True" and attempt is None:
+            screen.write(f"Failed {text_of(entry, 'reason')}: {text_of(entry, 'message')}\n")
     return ExitCode.FINE

@@ -35,8 +35,8 @@ def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
     *before, last = arguments or [""]
     wish = Wish()
     offers = _offers(app, wish, before, last)
-    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in offers]
-    ends_open = bool(offers) and all(str(one.value).endswith("/") for one in offers)
+    lines = [f"{offer.value}\t{offer.help}" if offer.help else str(offer.value) for offer in offers]
+    ends_open = bool(offers) and all(str(offer.value).endswith("/") for offer in offers)
     return "\n".join([*lines, f":{(0 if wish.files else _NO_FILES) | (_NO_SPACE if ends_open else 0)}"])
 
 

@@ -103,7 +103,7 @@ def _location(name: str) -> str:
 
 
 def _columns(options: Options) -> Mapping[str, str]:
-    pairs = dict(one.rpartition("=")[::2] for one in options.columns)
+    pairs = dict(column.rpartition("=")[::2] for column in options.columns)
     if pairs and _format(options.format) not in _UNTYPED:
         raise CliError("--column is for the formats Csv and Json only: other files carry their own types")
     for name, kind in pairs.items():

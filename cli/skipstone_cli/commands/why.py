@@ -75,7 +75,7 @@ def _surroundings(api: Api, target: Target, obj: JsonObject, rights: Rights, dri
     warehouse = None
     if holder is not None:
         warehouse = _neighbor(api, rights, WAREHOUSE, text_of(holder, "spec", "warehouseRef", "name"))
-    reasons = {one.reason for one in conditions_of(obj).values()}
+    reasons = {condition.reason for condition in conditions_of(obj).values()}
     jobs: Sequence[Item] = ()
     if Reason.WAITING_FOR_TURN in reasons and table is not None:
         jobs = _jobs_of(api, rights, table.target.name)

@@ -66,7 +66,7 @@ def _meaning(left_out: str) -> str:
 
 
 def _message(job: JsonObject) -> str:
-    found = (one for one in entries_of(job, "status", "conditions") if text_of(one, "type") == "Complete")
+    found = (entry for entry in entries_of(job, "status", "conditions") if text_of(entry, "type") == "Complete")
     return next((text_of(one, "message") for one in found), "")
 
 

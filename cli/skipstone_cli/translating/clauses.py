@@ -101,7 +101,7 @@ class Clauses:
             if when.role == BY_SOURCE:
                 raise Untranslatable("SET * has no source row here: name the columns and their values")
             return self._all()
-        pairs = [_assignment(one) for one in node.expressions]
+        pairs = [_assignment(expression) for expression in node.expressions]
         return self._collected(pairs, values, when)
 
     def _inserted(self, node: exp.Insert, values: Values, when: When) -> Mapping[str, str] | None:

@@ -141,10 +141,10 @@ class Conditions:
         if node.args.get("query") is not None:
             raise Untranslatable(f"{quoted(node)} asks another table: {_WRITE_OUT}")
         only(node, "this", "expressions")
-        values = [one.unnest() for one in node.expressions]
+        values = [expression.unnest() for expression in node.expressions]
         if not all(map(is_literal, values)):
             raise Untranslatable(f"{quoted(node)} lists more than literals: write OR, and IS NULL for NULL")
-        listed = ", ".join(literal_text(one, self.zone) for one in values)
+        listed = ", ".join(literal_text(value, self.zone) for value in values)
         return f"{self._column(node.this)} IN ({listed})"
 
     def _begins(self, node: exp.Like | exp.StartsWith) -> str:

@@ -132,7 +132,7 @@ class Values:
 
 def _type_name(kind: exp.DataType) -> str:
     """The name of a type in a MergeJob. Raises Untranslatable."""
-    sizes = [str(one.this) for one in kind.expressions]
+    sizes = [str(expression.this) for expression in kind.expressions]
     if kind.this is exp.DType.DECIMAL and len(sizes) == 2:
         return f"decimal({','.join(sizes)})"
     if kind.this in _TYPES and not sizes:

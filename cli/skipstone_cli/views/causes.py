@@ -127,7 +127,11 @@ def find_waits(target: Target, obj: JsonObject, around: Surroundings) -> Iterato
 
 def _others(target: Target, obj: JsonObject, around: Surroundings) -> Iterator[str]:
     """Who is in the way: the writer of the table, older jobs, runs that fill the Warehouse."""
-    reasons = {one.reason for one in conditions_of(obj).values() if one.type in ("Progressing", "Ready", "Healthy")}
+    reasons = {
+        condition.reason
+        for condition in conditions_of(obj).values()
+        if condition.type in ("Progressing", "Ready", "Healthy")
+    }
     if reasons & set(FOR_THE_TABLE):
         yield from _writer(obj, around.table if target.kind is not TABLE else Neighbor(target, obj))
     if Reason.WAITING_FOR_TURN in reasons:

@@ -58,7 +58,7 @@ def read_wanted(text: str, file: str) -> Wanted:
 
 
 def _only_job(documents: Iterable[object], file: str) -> object:
-    jobs = [one for one in documents if text_of(one, "kind") == MERGE_JOB.name]
+    jobs = [document for document in documents if text_of(document, "kind") == MERGE_JOB.name]
     if len(jobs) != 1:
         raise CliError(f"{file} holds {len(jobs)} MergeJobs: name a file that holds one")
     if (version := text_of(jobs[0], "apiVersion")) != API_VERSION:

@@ -59,8 +59,8 @@ def find_maintain_end(obj: JsonObject, run_before: str) -> Outcome | None:
     last = text_of(obj, "status", "lastMaintainRun", "id")
     if text_of(obj, "status", "observedMaintain") != asked or last in ("", run_before):
         return None
-    steps = [one for one in entries_of(obj, "status", "lastMaintenance") if text_of(one, "run") == last]
-    undone = [f"{text_of(one, 'step')}: {_why(one)}" for one in steps if not is_set(one, "done")]
+    steps = [entry for entry in entries_of(obj, "status", "lastMaintenance") if text_of(entry, "run") == last]
+    undone = [f"{text_of(step, 'step')}: {_why(step)}" for step in steps if not is_set(step, "done")]
     if undone:
         return Outcome(succeeded=False, message=f"not all was done: {'; '.join(undone)}")
     if text_of(obj, "status", "lastMaintainRun", "result") != "Succeeded":
@@ -73,10 +73,10 @@ def _why(step: JsonObject) -> str:
 
 
 def _told(steps: list[JsonObject]) -> Iterator[str]:
-    for one in steps:
-        counts = field_of(one, "counts")
+    for step in steps:
+        counts = field_of(step, "counts")
         numbers = [f"{name} {count}" for name, count in counts.items() if count] if isinstance(counts, dict) else []
-        yield f"{text_of(one, 'step')}: {', '.join(numbers) or 'nothing to do'}"
+        yield f"{text_of(step, 'step')}: {', '.join(numbers) or 'nothing to do'}"
 
 
 def _withdrawn(annotation: str) -> Outcome:

@@ -86,7 +86,7 @@ def has_ended(pod: JsonObject) -> bool:
 
 def is_ready(pod: JsonObject) -> bool:
     """Whether the pod takes requests."""
-    found = (one for one in entries_of(pod, "status", "conditions") if text_of(one, "type") == "Ready")
+    found = (entry for entry in entries_of(pod, "status", "conditions") if text_of(entry, "type") == "Ready")
     return any(text_of(one, "status") == "True" for one in found)
 
 
@@ -104,16 +104,16 @@ def find_obstacle(pod: JsonObject) -> str:
     said = _joined(text_of(waiting, "reason"), text_of(waiting, "message"))
     if said:
         return said
-    for one in entries_of(pod, "status", "conditions"):
-        if text_of(one, "type") == "PodScheduled" and text_of(one, "status") == "False":
-            return _joined(text_of(one, "reason"), text_of(one, "message"))
+    for entry in entries_of(pod, "status", "conditions"):
+        if text_of(entry, "type") == "PodScheduled" and text_of(entry, "status") == "False":
+            return _joined(text_of(entry, "reason"), text_of(entry, "message"))
     return _joined(text_of(pod, "status", "reason"), text_of(pod, "status", "message"))
 
 
 def _container_state(pod: JsonObject) -> object:
-    for one in entries_of(pod, "status", "containerStatuses"):
-        if text_of(one, "name") in (DRIVER_CONTAINER, SERVER_CONTAINER):
-            return field_of(one, "state")
+    for entry in entries_of(pod, "status", "containerStatuses"):
+        if text_of(entry, "name") in (DRIVER_CONTAINER, SERVER_CONTAINER):
+            return field_of(entry, "state")
     return None
 
 

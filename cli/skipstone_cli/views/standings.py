@@ -69,8 +69,8 @@ class Assessment:
 def conditions_of(obj: JsonObject) -> dict[str, Seen]:
     """The conditions by type."""
     found = (
-        Seen(text_of(one, "type"), text_of(one, "status"), text_of(one, "reason"), text_of(one, "message"))
-        for one in entries_of(obj, "status", "conditions")
+        Seen(text_of(entry, "type"), text_of(entry, "status"), text_of(entry, "reason"), text_of(entry, "message"))
+        for entry in entries_of(obj, "status", "conditions")
     )
     return {one.type: one for one in found}
 

@@ -64,7 +64,10 @@ def _offer_objects(ctx: typer.Context, incomplete: str) -> list[str]:
     from skipstone_local.commands.completing import offer_words
 
     before = ctx.parent.params if ctx.parent else {}
-    chosen = {one.name: joined(before.get(one.name), ctx.params.get(one.name)) for one in parameters(_place)}
+    chosen = {
+        parameter.name: joined(before.get(parameter.name), ctx.params.get(parameter.name))
+        for parameter in parameters(_place)
+    }
     root, namespace = _place(**chosen)
     return offer_words(root, namespace, ctx.params.get("words") or [], incomplete)
 

@@ -36,4 +36,4 @@ def _names(root: RootFolder, namespace: str, kind: str) -> list[str]:
         objects = open_root(root, namespace, until, lambda warning: None)
         (resource,) = objects.resources.find(kind)
         listed = objects.list_objects(resource, Selection(namespace=namespace))
-        return [name_of(one) for one in entries_of(listed, "items")]
+        return [name_of(entry) for entry in entries_of(listed, "items")]

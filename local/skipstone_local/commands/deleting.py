@@ -69,7 +69,7 @@ def _choose(objects: Objects, query: DeleteQuery) -> list[Named]:
 
 def _all_of(objects: Objects, named: Named, labels: str) -> list[Named]:
     listed = objects.list_objects(named.resource, Selection(namespace=named.namespace, labels=labels))
-    return [Named(named.resource, namespace_of(one), name_of(one)) for one in entries_of(listed, "items")]
+    return [Named(named.resource, namespace_of(entry), name_of(entry)) for entry in entries_of(listed, "items")]
 
 
 def _await_absence(objects: Objects, deleted: Sequence[Named], seconds: float | None) -> None:

@@ -446,17 +446,21 @@ class Lake:
     def _list_tables(self) -> list[JsonObject]:
         listed = self._requests.list_objects(TABLE, Selection(namespace=self._requests.namespace))
         mine = name_of(self._parts.warehouse)
-        return [one for one in entries_of(listed, "items") if text_of(one, "spec", "warehouseRef", "name") == mine]
+        return [
+            entry for entry in entries_of(listed, "items") if text_of(entry, "spec", "warehouseRef", "name") == mine
+        ]
 
     def _list_indexes(self, table: JsonObject) -> list[JsonObject]:
         listed = self._requests.list_objects(INDEX, Selection(namespace=self._requests.namespace))
         return [
-            one for one in entries_of(listed, "items") if text_of(one, "spec", "tableRef", "name") == name_of(table)
+            entry
+            for entry in entries_of(listed, "items")
+            if text_of(entry, "spec", "tableRef", "name") == name_of(table)
         ]
 
     def _find_table(self, name: str) -> JsonObject | None:
         identifier = self._identity(name)["identifier"]
-        return next((one for one in self._list_tables() if one["spec"]["identifier"] == identifier), None)
+        return next((table for table in self._list_tables() if table["spec"]["identifier"] == identifier), None)
 
     def _require_table(self, name: str) -> JsonObject:
         known = self._find_table(name)
@@ -490,4 +494,6 @@ def _is_synced(index: JsonObject) -> bool:
     if is_stale(index) or not is_done(INDEX, index):
         return False
     conditions = entries_of(index, "status", "conditions")
-    return any(text_of(one, "type") == "Synced" and text_of(one, "status") == "True" for one in conditions)
+    return any(
+        text_of(condition, "type") == "Synced" and text_of(condition, "status") == "True" for condition in conditions
+    )

@@ -199,7 +199,7 @@ def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
     state = judge(kind, obj).state
     if kind in JOB_KINDS:
         return state is State.COMPLETE
-    ready = [one for one in entries_of(obj, "status", "conditions") if text_of(one, "type") == "Ready"]
+    ready = [entry for entry in entries_of(obj, "status", "conditions") if text_of(entry, "type") == "Ready"]
     generation = number_of(obj, "metadata", "generation") or 0
     return state is State.READY and all((number_of(one, "observedGeneration") or 0) >= generation for one in ready)
 

@@ -109,7 +109,9 @@ class Bench:
 
     def _unexpected(self, step: Step, seconds: float) -> Iterator[Verdict]:
         """One verdict for the manifests: none may be refused but those that are expected to be."""
-        expected = [str(one.fields["refused"]) for one in step.expectations if one.subject == "refused"]
+        expected = [
+            str(expectation.fields["refused"]) for expectation in step.expectations if expectation.subject == "refused"
+        ]
         wrong = [line for line in self._refusals() if not any(text in line for text in expected)]
         yield Verdict(step.name, "manifests are accepted", wrong, seconds)
 

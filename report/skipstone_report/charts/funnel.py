@@ -64,9 +64,9 @@ def funnel_bars(merge: Entity) -> tuple[FunnelBar, ...]:
         if name == "candidate" or (is_decided(merge) and (name != "marked" or merge.number("status.files.marked")))
     ]
     # Candidates are what the stages before the merge itself leave.
-    before = [one for one in stages if one.label != EXACT_JOIN]
-    rows = (*start, *before, *ends[:1], *(one for one in stages if one.label == EXACT_JOIN), *ends[1:])
-    return tuple(one for one in rows if one.files is not None or one.left_out)
+    before = [stage for stage in stages if stage.label != EXACT_JOIN]
+    rows = (*start, *before, *ends[:1], *(stage for stage in stages if stage.label == EXACT_JOIN), *ends[1:])
+    return tuple(row for row in rows if row.files is not None or row.left_out)
 
 
 def is_decided(merge: Entity) -> bool:

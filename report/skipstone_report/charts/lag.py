@@ -54,7 +54,7 @@ def find_landings(jobs: Sequence[Entity], now: datetime) -> tuple[Landing, ...]:
 
 def find_syncs(indexes: Sequence[Entity], now: datetime) -> tuple[Entity, ...]:
     """The indexes with a last sync by ``now``."""
-    return tuple(one for one in indexes if (at := one.moment("status.lastSyncTime")) is not None and at <= now)
+    return tuple(index for index in indexes if (at := index.moment("status.lastSyncTime")) is not None and at <= now)
 
 
 def _due(job: Entity) -> datetime | None:
@@ -89,8 +89,8 @@ def draw_lag(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], n
     drawn = tag(
         "svg",
         *_axes(scales),
-        *(_point(one, scales) for one in landings),
-        *(_sync(one, scales) for one in syncs),
+        *(_point(landing, scales) for landing in landings),
+        *(_sync(sync, scales) for sync in syncs),
         class_="lag",
         height=HEIGHT,
         role="img",
@@ -101,10 +101,10 @@ def draw_lag(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], n
 
 def _scales(landings: Sequence[Landing], syncs: Sequence[Entity]) -> _Scales:
     first = landings[0].ended
-    last = max(landings[-1].ended, *filter(None, (one.moment("status.lastSyncTime") for one in syncs)), first)
+    last = max(landings[-1].ended, *filter(None, (sync.moment("status.lastSyncTime") for sync in syncs)), first)
     if last - first < timedelta(minutes=1):
         first -= timedelta(minutes=1)
-    lags = [max(1.0, one.seconds) for one in landings]
+    lags = [max(1.0, landing.seconds) for landing in landings]
     low, high = math.floor(math.log10(min(lags))), math.ceil(math.log10(max(lags)) + 0.01)
     return _Scales(first=first, last=last, low=float(low), high=float(max(high, low + 1)))
 
@@ -141,13 +141,15 @@ def _sync(index: Entity, scales: _Scales) -> Markup:
 def _grid(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], now: datetime) -> Grid:
     rows: list[tuple[Content, ...]] = [
         (
-            f"{one.job.kind} {one.job.name}",
-            when(one.due, now),
-            when(one.ended, now),
-            format_seconds(one.seconds),
-            "Failed" if one.has_failed else "Complete" if one.job.is_so("Complete") else "",
+            f"{landing.job.kind} {landing.job.name}",
+            when(landing.due, now),
+            when(landing.ended, now),
+            format_seconds(landing.seconds),
+            "Failed" if landing.has_failed else "Complete" if landing.job.is_so("Complete") else "",
         )
-        for one in reversed(landings)
+        for landing in reversed(landings)
     ]
-    rows += [(f"Index {one.name}", "", when(one.moment("status.lastSyncTime"), now), "", "Last sync") for one in syncs]
+    rows += [
+        (f"Index {sync.name}", "", when(sync.moment("status.lastSyncTime"), now), "", "Last sync") for sync in syncs
+    ]
     return Grid(caption=f"Lag of table {table}", head=("What", "Due", "Ended", "Lag", "How"), rows=rows)

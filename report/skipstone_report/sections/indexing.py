@@ -34,7 +34,7 @@ def show_coverage(scope: Scope) -> Markup:
 
 
 def _missing(indexes: Sequence[Entity]) -> int:
-    return sum(one.number("status.segments.missing") or 0 for one in indexes)
+    return sum(index.number("status.segments.missing") or 0 for index in indexes)
 
 
 def _legend() -> Markup:
@@ -52,16 +52,16 @@ def _legend() -> Markup:
 def _grid(indexes: Sequence[Entity], scope: Scope) -> Grid:
     rows = [
         (
-            str(TableKey(namespace=one.namespace, name=one.name)),
-            one.text("status.columnList"),
-            one.text("status.covered"),
-            join((number(one.figure("status.files.covered")), " / ", number(one.figure("status.files.live")))),
-            join((number(one.figure("status.rows.covered")), " / ", number(one.figure("status.rows.live")))),
-            number(one.figure("status.entries")),
-            volume(one.figure("status.bytes")),
-            when(one.moment("status.lastSyncTime"), scope.now),
+            str(TableKey(namespace=index.namespace, name=index.name)),
+            index.text("status.columnList"),
+            index.text("status.covered"),
+            join((number(index.figure("status.files.covered")), " / ", number(index.figure("status.files.live")))),
+            join((number(index.figure("status.rows.covered")), " / ", number(index.figure("status.rows.live")))),
+            number(index.figure("status.entries")),
+            volume(index.figure("status.bytes")),
+            when(index.moment("status.lastSyncTime"), scope.now),
         )
-        for one in indexes
+        for index in indexes
     ]
     head = ("Index", "Columns", "Rows covered", "Files", "Rows", "Entries", "Size", "Last sync")
     return Grid(caption="What indexes cover and hold", head=head, rows=rows)

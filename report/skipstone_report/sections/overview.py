@@ -25,7 +25,7 @@ def show_counts(scope: Scope) -> Markup:
         _tile("Jobs failed", states["Failed"], "bad" if states["Failed"] else ""),
         _tile("Jobs not ended", states.total() - ended),
     ]
-    urgent = sum(one.urgency is Urgency.ACT for one in scope.problems)
+    urgent = sum(problem.urgency is Urgency.ACT for problem in scope.problems)
     tiles.append(_tile("Problems that need you", urgent, "bad" if urgent else ""))
     return tag("dl", *tiles, class_="tiles")
 

@@ -78,7 +78,7 @@ def show_stages(scope: Scope) -> Markup:
     more = len(runs) - MAX_RUNS
     rest = tag("p", count(more), " older runs are not drawn.", class_="note") if more > 0 else NOTHING
     note = "A status holds how long each stage took, not when it began: stages are drawn one after the other."
-    drawn = tag("div", *(_stages(one, scope) for one in runs[:MAX_RUNS]), class_="columns")
+    drawn = tag("div", *(_stages(run, scope) for run in runs[:MAX_RUNS]), class_="columns")
     return join((tag("p", note, class_="note"), drawn, rest))
 
 
@@ -96,7 +96,7 @@ def show_jobs(scope: Scope) -> Markup:
     if not jobs:
         return tag("p", "There are no jobs.", class_="note")
     head = ("Job", "Kind", "Table", "State", "Attempts", "Created", "Ended", "Duration", "Pruned", "Rows")
-    grid = Grid(caption="Newest jobs", head=head, rows=[_job(one, scope) for one in jobs[:MAX_JOBS]])
+    grid = Grid(caption="Newest jobs", head=head, rows=[_job(job, scope) for job in jobs[:MAX_JOBS]])
     more = len(jobs) - len(grid.rows)
     rest = tag("p", count(more), " older jobs are not shown.", class_="note") if more else NOTHING
     return join((table(grid), rest))

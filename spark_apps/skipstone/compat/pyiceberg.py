@@ -97,7 +97,7 @@ class _SharedV3(TableMetadataV3):
 
 
 def _newest_first(self: TableMetadataCommonFields, snapshot_id: int) -> Snapshot | None:
-    return next((one for one in reversed(self.snapshots) if one.snapshot_id == snapshot_id), None)
+    return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.snapshot_id == snapshot_id), None)
 
 
 # PyIceberg looks from the oldest on, and nearly everybody asks for the newest, dozens of times for each commit.

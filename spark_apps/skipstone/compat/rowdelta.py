@@ -187,7 +187,7 @@ class RowDelta(_OverwriteFiles):
         return self._names_deleted
 
     def _manifests(self) -> list[ManifestFile]:
-        found = [one for one in super()._manifests() if self._is_worth_keeping(one)]
+        found = [manifest for manifest in super()._manifests() if self._is_worth_keeping(manifest)]
         return [*self._without_replaced(found), *self._added_deletes()]
 
     def _is_worth_keeping(self, manifest: ManifestFile) -> bool:

@@ -313,7 +313,7 @@ def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
     ordinal_of = np.full(int(coverage.file_ids.max(initial=-1)) + 1, -1, np.int64)
     ordinal_of[coverage.file_ids[coverage.covered]] = np.flatnonzero(coverage.covered)
     segments = segment_coverage(files, known)
-    missing = tuple(one.segment for one in segments if not one.is_synced)
+    missing = tuple(segment.segment for segment in segments if not segment.is_synced)
     return CoveredFiles(files.digest, coverage, ordinal_of, len(segments), missing)
 
 

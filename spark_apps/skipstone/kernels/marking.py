@@ -116,6 +116,6 @@ class FileMarker:
         if self._plan.partial is not None:  # any row may leave any column alone
             return list(self._plan.target_columns)
         clauses = [self._plan.target_clauses[number] for number in self._updates]
-        everywhere = frozenset.intersection(*(one.assigned for one in clauses)) if clauses else frozenset()
-        read = frozenset().union(*(one.computed_from("target") for one in clauses))
+        everywhere = frozenset.intersection(*(clause.assigned for clause in clauses)) if clauses else frozenset()
+        read = frozenset().union(*(clause.computed_from("target") for clause in clauses))
         return [name for name in self._plan.target_columns if name not in everywhere or name in read]

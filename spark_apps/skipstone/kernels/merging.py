@@ -230,7 +230,7 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
     """
     merger = _Merger(work, task_id)
     try:
-        return merger.finish([_merge_file(merger, one) for one in work.files])
+        return merger.finish([_merge_file(merger, file) for file in work.files])
     except BaseException:
         merger.abort()
         raise

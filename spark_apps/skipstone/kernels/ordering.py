@@ -113,7 +113,7 @@ class SortedRows:
 def _cuts(keys: Sequence[SortKeys], count: int) -> list[SortKeys]:
     """Keys that part the rows of all runs into about ``count`` ranges of the same size."""
     samples = SortKeys.joined(
-        [one.at(np.linspace(0, len(one) - 1, _SAMPLES * count, dtype=np.int64)) for one in keys if len(one)]
+        [key.at(np.linspace(0, len(key) - 1, _SAMPLES * count, dtype=np.int64)) for key in keys if len(key)]
     )
     ordered = samples.at(samples.order())
     places = [len(ordered) * number // count for number in range(1, count)]

@@ -106,7 +106,7 @@ class FileRewriter:
         if merge.composed is not None:
             return self._names
         clauses = self._plan.target_clauses
-        return frozenset().union(*(one.assigned | one.computed_from("target") for one in clauses))
+        return frozenset().union(*(clause.assigned | clause.computed_from("target") for clause in clauses))
 
     def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[_Changed] | None:
         """The columns of a row group; None when they are more than the writer would hold in memory."""

@@ -147,7 +147,7 @@ class BloomStage:
             return StageRefusal(LeftOut.LEFT_TO_INDEX, f"it covers all {len(candidates.files)} candidate files")
         found: dict[tuple[int, int], FoundRows] = {}
         items = list(self._asked_files(candidates.among(uncovered)))
-        rounds = Asking(items, [one.saves for one in items], partial(self._ask, found)).run()
+        rounds = Asking(items, [item.saves for item in items], partial(self._ask, found)).run()
         dropped = numbers_of(rounds.of(FilterOutcome.DROPPED))
         if not len(dropped) and (rounds.stopped or not rounds.has_filters):
             return _refused(rounds)
@@ -159,7 +159,7 @@ class BloomStage:
             indexes, _ = self.find()
         except Exception:  # noqa: BLE001 - the next stage tells
             return np.empty(0, np.int64)
-        exact = [one for one in indexes if len(bound_keys(one, self.keys, self.files.schema)) == len(self.keys)]
+        exact = [index for index in indexes if len(bound_keys(index, self.keys, self.files.schema)) == len(self.keys)]
         covered = [np.flatnonzero(one.covered) for one in exact]
         return np.unique(np.concatenate([np.empty(0, np.int64), *covered]))
 
@@ -173,7 +173,7 @@ class BloomStage:
 
     def _ask(self, found: dict[tuple[int, int], FoundRows], files: Sequence[AskedFile]) -> list[FileVerdict]:
         answers = self.run(FilterProber(self.keys, files), self.slices)
-        mine = [one for rows in answers for one in rows]
+        mine = [row for rows in answers for row in rows]
         found |= {(one.verdict.file_id, one.part.slice): one for one in mine}
         by_file: dict[int, list[FileVerdict]] = {}
         for one in mine:
@@ -187,16 +187,16 @@ class BloomStage:
         left = candidates.among(np.setdiff1d(candidates.files, dropped))
         pieces = [_NOTHING]
         for file, parts in left.parts(self.slices).items():
-            asked = [found[file, one.slice].part if (file, one.slice) in found else one for one in parts]
+            asked = [found[file, part.slice].part if (file, part.slice) in found else part for part in parts]
             pieces += [np.array([[file, one.slice, one.start, one.stop]]) for one in asked if one.start < one.stop]
         return Candidates(left.files, Pieces(*np.concatenate(pieces).T))
 
 
 def _verdict_of_all(verdicts: Sequence[FileVerdict]) -> FileVerdict:
     """One verdict of a file from those for each slice: it goes only when no slice leaves it anything."""
-    kept = [one for one in verdicts if one.outcome is not FilterOutcome.DROPPED]
-    cost: FilterCost = total(one.cost for one in verdicts)
-    passes = 1 - float(np.prod([1 - one.passes for one in verdicts]))
+    kept = [verdict for verdict in verdicts if verdict.outcome is not FilterOutcome.DROPPED]
+    cost: FilterCost = total(verdict.cost for verdict in verdicts)
+    passes = 1 - float(np.prod([1 - verdict.passes for verdict in verdicts]))
     return replace(kept[0] if kept else verdicts[0], cost=cost, passes=passes)
 
 

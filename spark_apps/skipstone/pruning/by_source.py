@@ -36,5 +36,5 @@ def join_by_source(
 
 def _may_change(clauses: Sequence[BoundClause], files: FileSet) -> Int64s:
     """Files with a row that one of ``clauses`` may take: all of them for a clause without condition."""
-    tests = [plan_test(one.when.root, files.schema, side="target") if one.when else Maybe() for one in clauses]
+    tests = [plan_test(clause.when.root, files.schema, side="target") if clause.when else Maybe() for clause in clauses]
     return np.flatnonzero(files_that_may_match(any_of(tuple(tests)), files, bounds_columns(files.schema)))

@@ -200,4 +200,6 @@ def bound_keys(index: FoundIndex, keys: Sequence[BoundKey], schema: Schema) -> l
 
 def _none_fits(problems: Sequence[IndexProblem]) -> StageRefusal:
     """No index binds a key column; one that cannot be used may be why."""
-    return StageRefusal(LeftOut.NO_INDEX, "; ".join(f"index {one.name}: {one.refusal.message}" for one in problems))
+    return StageRefusal(
+        LeftOut.NO_INDEX, "; ".join(f"index {problem.name}: {problem.refusal.message}" for problem in problems)
+    )

@@ -174,7 +174,7 @@ class PartitionStage:
         return candidates.among(np.flatnonzero(keep[of_file]))
 
     def _by_spec(self, partitions: Sequence[SpecPartition], used: Int64s) -> Iterable[SpecPartitions]:
-        spec_ids = np.array([one.spec_id for one in partitions], dtype=np.int64)
+        spec_ids = np.array([partition.spec_id for partition in partitions], dtype=np.int64)
         for spec_id in np.unique(spec_ids[used]).tolist():
             numbers = used[spec_ids[used] == spec_id]
             fields = [(i, one) for i, f in enumerate(self.specs[spec_id].fields) if (one := self._judged(f))]

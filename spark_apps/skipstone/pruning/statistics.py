@@ -90,10 +90,10 @@ def _pieces(hits: Sequence[KeyRangeHits], candidates: Candidates) -> Pieces:
     """Hits of all slices by file; a file's slices keep their order."""
     numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
     found = Pieces(
-        candidates.files[np.concatenate([_NOTHING, *(one.files for one in hits)])],
+        candidates.files[np.concatenate([_NOTHING, *(hit.files for hit in hits)])],
         np.concatenate([_NOTHING, *numbers]),
-        np.concatenate([_NOTHING, *(one.start for one in hits)]),
-        np.concatenate([_NOTHING, *(one.stop for one in hits)]),
+        np.concatenate([_NOTHING, *(hit.start for hit in hits)]),
+        np.concatenate([_NOTHING, *(hit.stop for hit in hits)]),
     )
     if len(hits) < 2:
         return found

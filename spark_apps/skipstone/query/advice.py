@@ -100,7 +100,7 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
     if answer is not None:
         costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
     used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
-    uses = (*used, *(_unusable(one) for one in problems))
+    uses = (*used, *(_unusable(problem) for problem in problems))
     return Advice(found.hits, answer, uses, at_least=_at_least(indexes, question, found.rows))
 
 

@@ -374,7 +374,7 @@ def _require_all(written: _Written) -> None:
 
 def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
     examples = [example for answer in answers for example in answer.examples][:limit]
-    return "; ".join(f"'{one.file}': {one.reason}" for one in dict.fromkeys(examples))
+    return "; ".join(f"'{example.file}': {example.reason}" for example in dict.fromkeys(examples))
 
 
 def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> TableCommit:

@@ -137,7 +137,7 @@ def _answerable(files: FileSet, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.b
         return mask
     plain = mask.copy()
     for n in np.flatnonzero(mask).tolist():
-        plain[n] = all(one.kind is DeleteKind.POSITION for one in files.applying_deletes(n))
+        plain[n] = all(delete.kind is DeleteKind.POSITION for delete in files.applying_deletes(n))
     return plain
 
 

@@ -55,7 +55,9 @@ def entries_at_least(index: FoundIndex, test: Test) -> int:
 def _ranges(test: Test, field_id: int) -> list[Range]:
     """The ranges of a column that a test is, besides what leaves out nulls only; none for another test."""
     parts = test.parts if isinstance(test, AllTests) else (test,)
-    narrowing = [one for one in parts if not (isinstance(one, Maybe) or (isinstance(one, Null) and not one.expected))]
+    narrowing = [
+        part for part in parts if not (isinstance(part, Maybe) or (isinstance(part, Null) and not part.expected))
+    ]
     ranges = [one for one in narrowing if isinstance(one, Range) and one.field_id == field_id]
     return ranges if len(ranges) == len(narrowing) else []
 

@@ -112,7 +112,7 @@ class PagesOfGroups:
         if field_id != self._field_id:
             raise KeyError(field_id)
         unknown = pa.nulls(len(self), pa.int64())
-        lower, upper = ([getattr(one, end) for one in self._pages] for end in ("lower", "upper"))
+        lower, upper = ([getattr(page, end) for page in self._pages] for end in ("lower", "upper"))
         return ColumnBounds(pa.concat_arrays(lower), pa.concat_arrays(upper), unknown, unknown, unknown)
 
 

@@ -167,7 +167,7 @@ class _Weighing:
     def _question(self, test: Test, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
         probes = [self._probe(index, test) for index in indexes if index.serves(test)]
         unions = test.parts if isinstance(test, AllTests) else (test,)
-        arms = [self._any(one, indexes) for one in unions if isinstance(one, AnyTest)]
+        arms = [self._any(union, indexes) for union in unions if isinstance(union, AnyTest)]
         found = [one for one in (*probes, *arms) if one is not None]
         if len(found) < 2:
             return found[0] if found else None

@@ -102,7 +102,7 @@ def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile], column
     whole = [EntryPart(file, footer, tuple(chosen)) for file, footer, chosen in pairs if chosen]
     parts = by_pages(index.index.table.io, whole, test, index.index.definition.field_ids[0])
     costs = (_cost(part, names) for part in parts), (_cost(part, names) for part in whole)
-    return Probe(index, test, columns.tested, names, tuple(parts), *(sum(one, ReadCost()) for one in costs))
+    return Probe(index, test, columns.tested, names, tuple(parts), *(sum(cost, ReadCost()) for cost in costs))
 
 
 def _cost(part: EntryPart, names: Sequence[str]) -> ReadCost:

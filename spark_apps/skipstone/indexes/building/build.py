@@ -128,11 +128,11 @@ def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDe
     All at once: descriptions of one call share their schema, which is then pickled once per task.
     """
     try:
-        return {one.file_id: one for one in describe_files(site.table, site.files, ordinals, with_deletes=False)}
+        return {file.file_id: file for file in describe_files(site.table, site.files, ordinals, with_deletes=False)}
     except UserError as error:
         if len(ordinals) == 1:
             return {ordinals[0]: error}
-    return {number: found for one in ordinals for number, found in _described(site, [one]).items()}
+    return {number: found for ordinal in ordinals for number, found in _described(site, [ordinal]).items()}
 
 
 def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
@@ -195,7 +195,7 @@ def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> 
         nothing.note(entries)
         nothing.discard()
         return WaveResult(None, (), 0, 0, entered.skipped)
-    segments = tuple(sorted({one.segment for one in entered.sources}))
+    segments = tuple(sorted({source.segment for source in entered.sources}))
 
     def write(written: WrittenFiles) -> TableCommit:
         added = written.note(entries)
@@ -227,11 +227,11 @@ def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:
     count = len(sources)
     return pa.table(
         {
-            "file_id": [one.source.file_id for one in sources],
-            "path": [one.source.file.path for one in sources],
-            "size": [one.source.file.size for one in sources],
-            "records": [one.source.file.records for one in sources],
-            "segment": [one.segment for one in sources],
+            "file_id": [source.source.file_id for source in sources],
+            "path": [source.source.file.path for source in sources],
+            "size": [source.source.file.size for source in sources],
+            "records": [source.source.file.records for source in sources],
+            "segment": [source.segment for source in sources],
             "table_uuid": [index.stored.table_uuid] * count,
             "definition": [index.definition.digest] * count,
         },

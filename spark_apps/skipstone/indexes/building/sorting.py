@@ -195,7 +195,7 @@ class KeySorter:
             keys = [[pa.array(of(stretch).astype(np.int64)) for stretch in zip(*keys, strict=True)], *keys]
         for part in in_key_order(keys, origins.rows):
             rows = pa.array(origins.starts[part.stretches] + part.offsets)
-            places = (pa.array(one) for one in origins.places(part))
+            places = (pa.array(place) for place in origins.places(part))
             arrays = [*part.keys, *places, *(value.take(rows) for value in values)]
             yield pa.Table.from_arrays(arrays, schema=self._schema)
 
@@ -227,10 +227,12 @@ class _Origins:
         """In columns."""
         file_ids, row_groups = (
             np.array(column, np.int32)
-            for column in zip(*((one.file_id, one.row_group) for one in origins), strict=True)
+            for column in zip(*((origin.file_id, origin.row_group) for origin in origins), strict=True)
         )
-        rows = [one.rows for one in origins]
-        return cls(file_ids, row_groups, np.array([one.first for one in origins]), rows, np.cumsum([0, *rows[:-1]]))
+        rows = [origin.rows for origin in origins]
+        return cls(
+            file_ids, row_groups, np.array([origin.first for origin in origins]), rows, np.cumsum([0, *rows[:-1]])
+        )
 
     def places(self, part: Ordered) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Int64s]:
         """File id, row group and position in the file of some rows."""

@@ -32,7 +32,7 @@ def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None 
     enough = max(EXPIRE_AT_ONCE, int(len(snapshots) * _PART))
     before_ms = used.now_ms() - POLICY.max_age_seconds * 1000
     # On main nothing younger expires, and we make no branch
-    if sum(one.timestamp_ms < before_ms for one in snapshots) < enough:
+    if sum(snapshot.timestamp_ms < before_ms for snapshot in snapshots) < enough:
         return 0
     if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < enough:
         return 0

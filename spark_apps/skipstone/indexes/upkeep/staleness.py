@@ -25,11 +25,11 @@ class RetainedSnapshots:
         """As ``table`` has them."""
         self.table = table
         snapshots = table.metadata.snapshots
-        ids = {one.snapshot_id for one in snapshots}
+        ids = {snapshot.snapshot_id for snapshot in snapshots}
         #: The segments that they added, ascending.
-        self.segments = np.array(sorted({one.sequence_number or 0 for one in snapshots}), np.int64)
+        self.segments = np.array(sorted({snapshot.sequence_number or 0 for snapshot in snapshots}), np.int64)
         #: Those whose parents are not retained.
-        self.first = tuple(one.snapshot_id for one in snapshots if one.parent_snapshot_id not in ids)
+        self.first = tuple(snapshot.snapshot_id for snapshot in snapshots if snapshot.parent_snapshot_id not in ids)
 
 
 def stale_file_ids(retained: RetainedSnapshots, files: FileSet, index: IndexTable, covers: pa.Table) -> frozenset[int]:

@@ -71,7 +71,7 @@ def decimals(numbers: Sequence[Decimal | None], kind: pa.Decimal128Type) -> pa.A
     step = Decimal(1).scaleb(-kind.scale)
     try:
         with localcontext(EXACT):
-            return pa.array([None if one is None else one.quantize(step) for one in numbers], kind)
+            return pa.array([None if number is None else number.quantize(step) for number in numbers], kind)
     except (InvalidOperation, pa.ArrowInvalid) as error:
         raise Lossy from error
 

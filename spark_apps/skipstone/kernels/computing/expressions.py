@@ -234,11 +234,13 @@ def _rounded(values: pa.Array, term: Call) -> pa.Array:
         try:
             step = Decimal(1).scaleb(-min(digits, values.type.scale))
             with localcontext(EXACT):
-                numbers = [None if one is None else one.quantize(step) for one in values.to_pylist()]
+                numbers = [None if value is None else value.quantize(step) for value in values.to_pylist()]
             return decimals(numbers, arrow_type(term.type))
         except Lossy as error:
             raise _out_of_range(term) from error
-    return pa.array([None if one is None else _rounded_float(one, digits) for one in values.to_pylist()], pa.float64())
+    return pa.array(
+        [None if value is None else _rounded_float(value, digits) for value in values.to_pylist()], pa.float64()
+    )
 
 
 def _digits_to_keep(term: Call) -> int:

@@ -48,7 +48,7 @@ class PackedRows:
         """Let all rows share their dictionaries: each batch came with its own."""
         whole = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
         self._batches = whole.to_batches()
-        self.nbytes = sum(one.nbytes for one in self._batches)
+        self.nbytes = sum(batch.nbytes for batch in self._batches)
         self._bearable = max(_SHARED_BYTES, 2 * self.nbytes)
 
     def table(self) -> pa.Table:

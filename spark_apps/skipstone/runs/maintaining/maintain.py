@@ -101,7 +101,7 @@ def _failed(step: MaintenanceStep, reason: Reason, message: str) -> StepReport:
 
 def _report(site: MaintainSite, base: JobReport) -> JobReport:
     """The report of all steps. What one of them could not do is its own affair: the run itself has ended well."""
-    failed = [f"{one.step}: {one.message}" for one in base.steps if not one.is_done and one.message]
+    failed = [f"{step.step}: {step.message}" for step in base.steps if not step.is_done and step.message]
     report = replace(base, outcome=RunOutcome.COMMITTED, reason=Reason.COMMITTED, message=" ".join(failed))
     return told_with(report, lambda one: _with_state(site, one))
 

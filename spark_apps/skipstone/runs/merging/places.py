@@ -43,5 +43,5 @@ def _is_one_change(files: FileSet, changed: dict[int, bool], places: Sequence[in
     """Whether the file goes in all its places, or loses the same rows in all of them."""
     if any(place not in changed for place in places) or len({changed[place] for place in places}) > 1:
         return False
-    deletes = {frozenset(one.file.file_path for one in files.applying_deletes(place)) for place in places}
+    deletes = {frozenset(delete.file.file_path for delete in files.applying_deletes(place)) for place in places}
     return changed[places[0]] or len(deletes) == 1

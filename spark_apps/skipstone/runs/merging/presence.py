@@ -31,7 +31,7 @@ class Presence:
     @staticmethod
     def of(partial: PartialRows, columns: Sequence[SourceColumn], keys: Sequence[BoundKey]) -> Presence:
         """For a source with ``columns``."""
-        return Presence(tuple(one.name for one in columns), partial.columns, tuple(key.source for key in keys))
+        return Presence(tuple(column.name for column in columns), partial.columns, tuple(key.source for key in keys))
 
     def bits(self, batch: pa.RecordBatch) -> pa.Array:
         """As ``pack_bits`` makes them. Raises BadData (BAD_RECORDS) for a record without a key column."""

@@ -184,9 +184,9 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     names = _names(site.task, planned.plan, read.groups)
     columns, rule = _slice_columns((*read.columns, *read.absent), planned.plan)
     values = read.values(site.listing, names.unused[:MAX_UNUSED])
-    rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]), planned.plan.keys)
+    rows = read.rows(_kernel_schema([column for column in columns if column not in read.absent]), planned.plan.keys)
     if planned.plan.partial is not None:
-        rows = _with_absent(rows, [one for one in columns if one in read.absent], planned.plan.partial)
+        rows = _with_absent(rows, [column for column in columns if column in read.absent], planned.plan.partial)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     planned = replace(planned, leaves=Leaves.of(names, values))
     return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
@@ -308,7 +308,7 @@ def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: 
     for one in slices.dropped:
         if isinstance(one, SliceAnswer) and one.part is not None and site.rejects is not None:
             site.rejects.storage.delete(one.part)
-    return [one for one in slices.answers if isinstance(one, SliceAnswer)]
+    return [answer for answer in slices.answers if isinstance(answer, SliceAnswer)]
 
 
 def _range_column(column: SourceColumn) -> SparkColumn:

@@ -136,7 +136,7 @@ class Translator:
             return
         for at, operand in enumerate(node.children):
             others = [child for child in node.children if child is not operand]
-            if (at == 0 or node.name in _OPERATORS) and all(one.name == "Literal" for one in others):
+            if (at == 0 or node.name in _OPERATORS) and all(other.name == "Literal" for other in others):
                 for case in self._cases(operand):
                     children = tuple(case.value if child is operand else child for child in node.children)
                     yield _Case(case.guard, Node(node.name, node.fields, children, node.path))
@@ -333,7 +333,9 @@ class Translator:
             return _any([self._row_equality(operands, item) for item in items])
         columns = [self._field_list(one, [row[at] for row in known]) for at, one in enumerate(operands)]
         together = [self._row_values(operands, row) for row in known] if 1 < len(known) <= MAX_ROWS else []
-        return _all([*columns, _any(together) if together and sum(one is not None for one in columns) > 1 else None])
+        return _all(
+            [*columns, _any(together) if together and sum(column is not None for column in columns) > 1 else None]
+        )
 
     def _row_members(self, node: Node) -> Sequence[Sequence[FieldValue] | None] | None:
         found = members_of(node, self.hidden)

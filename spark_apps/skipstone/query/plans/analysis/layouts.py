@@ -82,9 +82,9 @@ def _nodes(plan: SparkPlan, *, is_below_join: bool) -> Iterator[_Physical]:
 
 def _filtered(scan: BatchScan, *, broadcasts: bool) -> Iterator[int]:
     """Ids of the columns by which a scan is filtered."""
-    for one in items(scan.runtimeFilters()):
-        if _is_effective(one.child(), broadcasts=broadcasts):
-            for column in items(one.references().toSeq()):
+    for runtime_filter in items(scan.runtimeFilters()):
+        if _is_effective(runtime_filter.child(), broadcasts=broadcasts):
+            for column in items(runtime_filter.references().toSeq()):
                 yield int(column.exprId().id())
 
 

@@ -58,7 +58,9 @@ class Candidate:
 
     def best(self, others: Sequence[Candidate]) -> CoveringOffer:
         """The first offer for a join whose other side has one with as many buckets, else the first one."""
-        return next((one for one in self.offers if any(_fit(one, two) for two in _offers_of(others))), self.offers[0])
+        return next(
+            (offer for offer in self.offers if any(_fit(offer, two) for two in _offers_of(others))), self.offers[0]
+        )
 
 
 def find_candidates(state: QueryState, query: Normal) -> Iterator[Candidate]:

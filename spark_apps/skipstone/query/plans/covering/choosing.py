@@ -81,7 +81,7 @@ class Choice:
         covered = CoveredRelation(
             relation,
             rows,
-            [NeededColumn(one, attributes[one.number]) for one in offer.columns],
+            [NeededColumn(column, attributes[column.number]) for column in offer.columns],
             [self._hashed(one, attributes[one.number]) for one, _ in offer.keys],
             self._condition(candidate),
             predicate,

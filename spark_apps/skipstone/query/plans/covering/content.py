@@ -99,8 +99,8 @@ def _counted(files: FileSet, usable: Mask) -> list[tuple[int, int]]:
         deletes = files.applying_deletes(ordinal)
         if not deletes:
             continue
-        is_plain = all(one.kind is DeleteKind.POSITION for one in deletes)
-        count = sum(one.file.record_count for one in deletes) if is_plain else cost.BUCKET_JOIN_DELETED + 1
+        is_plain = all(delete.kind is DeleteKind.POSITION for delete in deletes)
+        count = sum(delete.file.record_count for delete in deletes) if is_plain else cost.BUCKET_JOIN_DELETED + 1
         found.append((count, ordinal))
     return found
 

@@ -107,7 +107,7 @@ def _held(relation: IcebergRelation, index: FoundIndex) -> dict[int, HeldBy]:
 
 def _keys(held: Mapping[int, HeldBy], joined: EquiJoin, index: FoundIndex) -> tuple[tuple[HeldBy, Equality], ...]:
     """The keys of an index with the equalities of a join; none when the join has no such equality of one of them."""
-    keys = [one for one in index.columns.values() if one.is_key]
+    keys = [column for column in index.columns.values() if column.is_key]
     by_name = {one.column.name: one for one in held.values() if one.column.is_key}
     found = [(by_name.get(key.name), key) for key in keys]
     pairs = [(one, joined.columns.get(one.number)) for one, _ in found if one is not None]

@@ -130,7 +130,11 @@ def _above(node: Node, side: int, columns: Mapping[int, Node]) -> Mapping[int, N
 
 def _renamed(expressions: list[Node], columns: Mapping[int, Node]) -> dict[int, Node]:
     """Columns by the ids that a list of expressions gives them."""
-    aliases = (one for one in expressions if one.name == "Alias" and one.children[0].name == "AttributeReference")
+    aliases = (
+        expression
+        for expression in expressions
+        if expression.name == "Alias" and expression.children[0].name == "AttributeReference"
+    )
     known = ((expression_id(alias), columns.get(expression_id(alias.children[0]))) for alias in aliases)
     return {number: column for number, column in known if column is not None}
 

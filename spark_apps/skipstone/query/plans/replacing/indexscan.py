@@ -118,7 +118,7 @@ def _undeleted(plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
 def _deleted(table: Table, plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
     """The files of an answer that entries can stand for, and the rows of them that are deleted."""
     touched = [n for n in answer.ordinals.tolist() if plan.files.has_deletes(n)]
-    deletes = {one.file.file_path: one.file for n in touched for one in plan.files.applying_deletes(n)}
+    deletes = {delete.file.file_path: delete.file for n in touched for delete in plan.files.applying_deletes(n)}
     if sum(file.record_count for file in deletes.values()) <= cost.INDEX_SCAN_DELETED:
         try:
             described = describe_files(table, plan.files, touched)
@@ -221,7 +221,9 @@ class PlanMaker:
     def _named(self, java: Relation, plan: LogicalPlan) -> LogicalPlan:
         """``plan`` with the names and ids of a relation's columns, in their order."""
         columns = zip(items(java.output()), items(plan.output()), strict=True)
-        return scala_object(self.jvm, PROJECT).apply(scala_seq(self.jvm, [self._alias(*one) for one in columns]), plan)
+        return scala_object(self.jvm, PROJECT).apply(
+            scala_seq(self.jvm, [self._alias(*column) for column in columns]), plan
+        )
 
     def _alias(self, known: Attribute, column: Attribute) -> Attribute:
         nothing = scala_object(self.jvm, EMPTY_SEQ)

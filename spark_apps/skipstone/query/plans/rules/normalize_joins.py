@@ -60,12 +60,12 @@ def _become_joins(subqueries: Iterable[Inner]) -> bool:
     Where a condition is more than ``and``, ``or`` and ``not``, other rules of Spark's may change what an ``in`` that is
     null means before it becomes a join.
     """
-    return all(_becomes_join(one) and _become_joins(one.scope.inner) for one in subqueries)
+    return all(_becomes_join(subquery) and _become_joins(subquery.scope.inner) for subquery in subqueries)
 
 
 def _depth(subqueries: Iterable[Inner]) -> int:
     """How deep subqueries are nested."""
-    return max((1 + _depth(one.scope.inner) for one in subqueries), default=0)
+    return max((1 + _depth(subquery.scope.inner) for subquery in subqueries), default=0)
 
 
 def _becomes_join(subquery: Inner) -> bool:

@@ -91,11 +91,11 @@ def _known(compared: _ComparedColumn, name: str, keys: Keys) -> Known:
 
 def _compared_columns(subqueries: tuple[Inner, ...]) -> Iterator[_ComparedColumn]:
     """All such columns: of conditions directly above their relations, on subqueries that refer to nothing outside."""
-    for one in subqueries:
-        below = one.owner.children
-        is_alone = one.expression.name == _SCALAR and not one.expression.fields["outerAttrs"]
-        if is_alone and one.owner.name == "Filter" and below[0].name == RELATION and below[0].fields["output"]:
-            yield from _columns_of(one, below[0])
+    for subquery in subqueries:
+        below = subquery.owner.children
+        is_alone = subquery.expression.name == _SCALAR and not subquery.expression.fields["outerAttrs"]
+        if is_alone and subquery.owner.name == "Filter" and below[0].name == RELATION and below[0].fields["output"]:
+            yield from _columns_of(subquery, below[0])
 
 
 def _columns_of(subquery: Inner, relation: Node) -> Iterator[_ComparedColumn]:

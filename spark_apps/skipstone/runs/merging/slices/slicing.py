@@ -82,10 +82,10 @@ def slices_of(
     """
     count = max(1, -(-source_bytes // SLICE_BYTES))
     answers = _answers(frame, keys, count, kernel(MOST_HELD_BYTES))
-    held = sum(one.nbytes for one in answers if isinstance(one, TooMuch))
+    held = sum(answer.nbytes for answer in answers if isinstance(answer, TooMuch))
     if not held:
         return Slices(answers)
-    others = [one for one in answers if not isinstance(one, TooMuch)]
+    others = [answer for answer in answers if not isinstance(answer, TooMuch)]
     more = max(count + 1, len(others) - (-held // RANGE_BYTES))
     return Slices(_answers(frame, keys, more, kernel(None)), others)
 
