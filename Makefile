@@ -88,13 +88,11 @@ test: export SKIPSTONE_SHARE := 1
 test: ## Everything that must pass, the cluster end-to-end tests included; build/test-stages.jsonl tells its times
 	@$(STAGE) --begin build/test-stages.jsonl $(TEST_GOAL)
 	@$(STAGE) "python environment" scripts/setup
-	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
-	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@scripts/beside "nice -n 5 $(MAKE) --no-print-directory .test-code" "$(MAKE) --no-print-directory .test-kubernetes"
 	@$(STAGE) --summary
 
-# The two halves of `make test`. The one with a Kubernetes waits more than it computes, so that the other one, which
-# gets what is left of the processors, keeps both of them busy all the time.
+# The two halves of `make test`, which take about the same time. The one with a Kubernetes waits more than it computes, so
+# that the other one, which gets what is left of the processors, keeps both of them busy all the time.
 .test-kubernetes:
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
 	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
@@ -102,10 +100,12 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
+	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
 
 .test-code:
+	@$(STAGE) "lint, beside those" $(MAKE) --no-print-directory lint
+	@$(STAGE) "generated files, beside those" $(MAKE) --no-print-directory verify
 	@$(STAGE) "tests with Spark, beside those" $(MAKE) --no-print-directory test-spark
-	@$(STAGE) "unit tests, beside those" $(MAKE) --no-print-directory test-unit
 	@$(STAGE) "tests without a cluster, beside those" $(MAKE) --no-print-directory test-local
 
 test-fresh: ## `make test` in a fresh clone of the last commit with empty caches, as CI runs it
