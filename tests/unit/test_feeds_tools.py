@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skipstone.sources.feeds.debezium import required_fields
+from skipstone.sources.feeds.tools.debezium import required_fields
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData, BadSpec
 

@@ -22,15 +22,18 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
 )
+from skipstone.sources.feeds.registry import tool_of
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.feeds import TimePrecision
+from skipstone_core.contract.formats import ChangeFormat
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-UTC_RULES = ValueRules()
-BERLIN = ValueRules(zone=ZoneInfo("Europe/Berlin"))
+DEBEZIUM = tool_of(ChangeFormat.DEBEZIUM).values
+UTC_RULES = ValueRules(style=DEBEZIUM)
+BERLIN = ValueRules(style=DEBEZIUM, zone=ZoneInfo("Europe/Berlin"))
 SCALED = Semantic("org.apache.kafka.connect.data.Decimal", 3)
 
 
@@ -113,7 +116,7 @@ def test_a_timestamp_comes_out_as_it_is_in_every_unit(moment: datetime) -> None:
     if micros % 1000 == 0:
         numbers[TimePrecision.MILLIS] = micros // 1000
     for unit, number in numbers.items():
-        assert read(number, TimestampType(), rules=ValueRules(unit=unit)) == moment
+        assert read(number, TimestampType(), rules=ValueRules(style=DEBEZIUM, unit=unit)) == moment
     assert read(moment.isoformat(), TimestampType()) == moment
     assert read(f"{moment.isoformat(' ')}Z", TimestamptzType()) == moment.replace(tzinfo=UTC)
     with pytest.raises(UnfitValue, match="timePrecision"):

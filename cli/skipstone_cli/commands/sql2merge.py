@@ -10,7 +10,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.contract.formats import SourceFormat
 
 from skipstone_cli.errors import CliError, ExitCode
 from skipstone_cli.kinds import require_name

@@ -15,6 +15,7 @@ from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSpec
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
@@ -52,26 +53,6 @@ class Management(StrEnum):
 
     MANAGED = "Managed"
     OBSERVED = "Observed"
-
-
-class SourceFormat(StrEnum):
-    """File formats that loads and merges read."""
-
-    CSV = "Csv"
-    JSON = "Json"
-    PARQUET = "Parquet"
-    ORC = "Orc"
-    AVRO = "Avro"
-
-
-class ChangeFormat(StrEnum):
-    """The tools whose change feeds a merge reads as they are written."""
-
-    DEBEZIUM = "Debezium"
-    DEBEZIUM_FLAT = "DebeziumFlat"
-    DMS = "Dms"
-    MAXWELL = "Maxwell"
-    WAL2JSON = "Wal2Json"
 
 
 class DuplicatesPolicy(StrEnum):

@@ -5,19 +5,12 @@ Called by the merge run before it plans. Must not know how feeds are written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from skipstone_core.codec import camel
-from skipstone_core.contract.requests import (
-    ChangeFormat,
-    MergeAction,
-    MergeClause,
-    MergeTask,
-    SchemaEvolution,
-    SourceFormat,
-    SourceSpec,
-)
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, SchemaEvolution, SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
@@ -32,21 +25,6 @@ UPDATE, READ = "C", "R"
 #: See PartialRows.
 MISSING_COLUMN = "_skipstone_missing"
 
-#: The file formats in which each tool writes.
-FORMATS = {
-    ChangeFormat.DEBEZIUM: (SourceFormat.JSON, SourceFormat.AVRO),
-    ChangeFormat.DEBEZIUM_FLAT: (SourceFormat.JSON, SourceFormat.AVRO),
-    ChangeFormat.DMS: (SourceFormat.CSV, SourceFormat.PARQUET),
-    ChangeFormat.MAXWELL: (SourceFormat.JSON,),
-    ChangeFormat.WAL2JSON: (SourceFormat.JSON,),
-}
-_DEBEZIUM = (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
-#: Fields of a source that are for the feeds of some tools only, by these.
-TOOL_FIELDS = {
-    _DEBEZIUM: ("time_precision", "column_time_precisions", "unavailable_value"),
-    (*_DEBEZIUM, ChangeFormat.WAL2JSON): ("allow_truncate", "replica_identity", "non_finite", "infinity"),
-    (ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON): ("tables",),
-}
 _GONE = f"source.{OP_COLUMN} = '{DELETE}'"
 _LIVES = f"source.{OP_COLUMN} != '{DELETE}'"
 
@@ -86,21 +64,43 @@ def require_feed(source: SourceSpec) -> None:
     """Raise BadSpec (INVALID_SPEC) for fields of ``source`` that do not go with its change format."""
     if source.change_format is None:
         raise _refused("the source names no change format")
-    formats = FORMATS[source.change_format]
+    formats = source.change_format.feed.files
     if source.format not in formats:
         told = " or ".join(formats)
         raise _refused(f"{source.change_format} is read as {told}, not as {source.format}: fix source.format")
     if source.columns or source.mapping:
         raise _refused("names and types come from the table: remove source.columns and source.mapping")
-    for tools, fields in TOOL_FIELDS.items():
+    for tools, fields in tool_fields().items():
         set_ = [camel(name) for name in fields if getattr(source, name) is not None]
         if set_ and source.change_format not in tools:
             raise _refused(f"{' and '.join(set_)} are for {in_words(tools)} only: remove them")
 
 
-def in_words(tools: Sequence[ChangeFormat]) -> str:
-    """Return ``tools`` as a sentence names them."""
-    return f"{', '.join(tools[:-1])} and {tools[-1]}"
+def tool_fields() -> Mapping[tuple[ChangeFormat, ...], tuple[str, ...]]:
+    """Return the fields of a source that are for the feeds of some tools only, by these."""
+    tools = {name: tuple(tool for tool in ChangeFormat if name in tool.feed.fields) for name in _told_fields()}
+    groups = dict.fromkeys(tools.values())
+    return {group: tuple(name for name in tools if tools[name] == group) for group in groups}
+
+
+def _told_fields() -> Sequence[str]:
+    return list(dict.fromkeys(name for tool in ChangeFormat for name in tool.feed.fields))
+
+
+def file_formats() -> Mapping[tuple[SourceFormat, ...], tuple[ChangeFormat, ...]]:
+    """Return which tools' feeds are read from files of these formats."""
+    groups = dict.fromkeys(tool.feed.files for tool in ChangeFormat)
+    return {files: tuple(tool for tool in ChangeFormat if tool.feed.files == files) for files in groups}
+
+
+def with_table_names() -> tuple[ChangeFormat, ...]:
+    """Return the tools whose feeds may have changes of several tables, of which ``source.tables`` names some."""
+    return tuple(tool for tool in ChangeFormat if tool.feed.table_names)
+
+
+def in_words(names: Sequence[str], last: str = "and") -> str:
+    """Return ``names`` as a sentence lists them."""
+    return f" {last} ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _require_identity(task: MergeTask) -> None:

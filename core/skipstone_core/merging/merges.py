@@ -12,7 +12,8 @@ from datetime import UTC, tzinfo
 from enum import StrEnum
 from itertools import takewhile
 
-from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeKey, MergeTask, PruningStrategy, SourceFormat
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeKey, MergeTask, PruningStrategy
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import KeyType, key_type

@@ -10,7 +10,9 @@ import json
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from skipstone_core.contract.formats import ChangeFormat, Envelope
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadData
@@ -318,36 +320,48 @@ def _mapping_remedy(names: Names, file: SourceNames) -> str:
     return f"name what feeds which column in source.mapping, such as {pair}"
 
 
-def _envelope(names: Collection[str]) -> Mapping[str, str]:
-    """The tool whose change feed has these columns, by the column that holds its rows."""
+class _Known(NamedTuple):
+    """A change feed that files are: of which tool, and its ``column`` that nobody may leave unused."""
+
+    tool: ChangeFormat
+    envelope: Envelope
+    column: str
+
+
+def _envelope(names: Collection[str]) -> _Known | None:
+    """The change feed that has these columns: of several that may, the one of which the most are known."""
     found = set(names)
-    if found == {"schema", "payload"}:
-        return {"payload": "Debezium"}
-    if "op" in found and found & {"source", "ts_ms"} and found & {"before", "after"}:
-        return {"after": "Debezium"} if "after" in found else {"before": "Debezium"}
-    if {"database", "table", "type", "data"} <= found:
-        return {"data": "Maxwell"}
-    if {"action", "schema", "table"} <= found and found & {"columns", "identity"}:
-        return {"columns": "Wal2Json"} if "columns" in found else {"identity": "Wal2Json"}
-    return {"__deleted": "DebeziumFlat"} if "__deleted" in found else {}
+    known = [(tool, one) for tool in ChangeFormat for one in tool.feed.envelopes if _fits(one, found)]
+    if not known:
+        return None
+    tool, envelope = max(known, key=lambda pair: len(pair[1].all_of) + len(pair[1].one_of))
+    return _Known(tool, envelope, next(name for name in envelope.rows if name in found))
+
+
+def _fits(envelope: Envelope, names: Set[str]) -> bool:
+    if envelope.is_whole and names != envelope.all_of:
+        return False
+    return envelope.all_of <= names and all(names & some for some in envelope.one_of)
 
 
 def _envelope_remedy(names: Collection[str]) -> str:
-    tool = next(iter(_envelope(names).values()), "")
-    return tool and f"this is a change feed of {tool}, so merge it by a MergeJob with source.changeFormat {tool}"
+    known = _envelope(names)
+    if known is None:
+        return ""
+    return f"this is a change feed of {known.tool}, so merge it by a MergeJob with source.changeFormat {known.tool}"
 
 
 def _refuse_envelopes(names: Names) -> None:
     unused = set(names.unused)
     for file in names.files:
-        for column, tool in _envelope(file.names).items():
-            if column in unused:
-                holds = "says which rows were deleted" if column == "__deleted" else "holds the rows"
-                raise _unused(
-                    f"'{file.example}' is a change feed of {tool}, and nothing uses its column {_shown(column)}, which "
-                    f"{holds}: set source.changeFormat to {tool}, or name the column in the clauses",
-                    "spec.source.changeFormat",
-                )
+        known = _envelope(file.names)
+        if known is not None and known.column in unused:
+            raise _unused(
+                f"'{file.example}' is a change feed of {known.tool}, and nothing uses its column "
+                f"{_shown(known.column)}, which {known.envelope.holds}: set source.changeFormat to {known.tool}, or "
+                "name the column in the clauses",
+                "spec.source.changeFormat",
+            )
 
 
 def _refuse_void(plan: MergePlan, names: Names, feeding: Sequence[BoundClause]) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from skipstone_core.contract.badrecords import BadRecordPolicy
-from skipstone_core.contract.requests import LoadMode, SourceFormat
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import LoadMode
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus

@@ -6,7 +6,7 @@ Imported by the two job kinds. Must not read a source: that is the data plane's 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -14,8 +14,9 @@ from skipstone_core.codec import camel
 from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, Infinity, NonFinite, TimePrecision
-from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, DuplicatesPolicy, SourceFormat
-from skipstone_core.merging.feeds import FORMATS, TOOL_FIELDS, in_words
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
+from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy
+from skipstone_core.merging.feeds import file_formats, in_words, tool_fields, with_table_names
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
@@ -208,13 +209,35 @@ def _tool_rule(tools: tuple[ChangeFormat, ...], fields: tuple[str, ...]) -> Rule
         holds=lambda source: (
             source.change_format in tools or all(not _is_set(getattr(source, name)) for name in fields)
         ),
-        rule=f"({unset}) || (has(self.changeFormat) && self.changeFormat in [{', '.join(map(repr, map(str, tools)))}])",
-        message=f"{' and '.join(filter(None, [', '.join(named[:-1]), named[-1]]))} {are} for the change formats "
-        f"{in_words(tools)} only: remove {'them' if len(named) > 1 else 'it'}",
+        rule=f"({unset}) || (has(self.changeFormat) && self.changeFormat in {_cel(tools)})",
+        message=f"{in_words(named)} {are} for the change format{'s' if len(tools) > 1 else ''} {in_words(tools)} only: "
+        f"remove {'them' if len(named) > 1 else 'it'}",
         field_path=".changeFormat",
     )
 
 
+def _files_rule() -> Rule:
+    """That files have a format in which the tool writes."""
+    groups = file_formats()
+    read = [f"self.changeFormat in {_cel(tools)} && self.format in {_cel(files)}" for files, tools in groups.items()]
+    told = [f"{in_words(tools)}{{}} as {in_words(files, 'or')}" for files, tools in groups.items()]
+    told[0] = told[0].format(" are read" if len(next(iter(groups.values()))) > 1 else " is read")
+    return Rule(
+        holds=lambda source: source.change_format is None or source.format in source.change_format.feed.files,
+        rule=f"!has(self.changeFormat) || {' || '.join(f'({one})' for one in read)}",
+        message=f"source.changeFormat does not fit source.format: {', '.join(told).replace('{}', '')}",
+        field_path=".changeFormat",
+    )
+
+
+def _cel(names: Sequence[str]) -> str:
+    """A list of texts in CEL."""
+    return f"[{', '.join(repr(str(name)) for name in names)}]"
+
+
+_FILES_RULE = _files_rule()
+_WRITERS = in_words([tool.feed.title for tool in ChangeFormat], "or")
+_NAMED_TABLES = in_words([f"{tool.feed.title} ({tool.feed.table_names})" for tool in with_table_names()])
 _TABLE_NAME = Doc("One name, such as shop.orders or public.orders_*.", min_length=1, max_length=256)
 
 
@@ -232,16 +255,7 @@ class MergeSource(Source):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *Source.RULES,
-        Rule(
-            holds=lambda source: (
-                source.change_format is None or source.format in FORMATS[ChangeFormat(source.change_format)]
-            ),
-            rule="!has(self.changeFormat) || (self.changeFormat == 'Dms' ? self.format in ['Csv', 'Parquet'] : "
-            "self.format == 'Json' || (!(self.changeFormat in ['Maxwell', 'Wal2Json']) && self.format == 'Avro'))",
-            message="source.changeFormat does not fit source.format: Debezium and DebeziumFlat are read as Json or "
-            "Avro, Dms as Csv or Parquet, Maxwell and Wal2Json as Json",
-            field_path=".changeFormat",
-        ),
+        _FILES_RULE,
         Rule(
             holds=lambda source: source.change_format is None or not (source.columns or source.mapping),
             rule="!has(self.changeFormat) || ((!has(self.columns) || self.columns.size() == 0) && "
@@ -258,7 +272,7 @@ class MergeSource(Source):
             message="source.options has no meaning for a change feed in Json: remove it",
             field_path=".options",
         ),
-        *(_tool_rule(tools, fields) for tools, fields in TOOL_FIELDS.items()),
+        *(_tool_rule(tools, fields) for tools, fields in tool_fields().items()),
         Rule(
             holds=lambda source: source.replay_from is None or source.consume == ConsumePolicy.NEW,
             rule="!has(self.replayFrom) || (has(self.consume) && self.consume == 'New')",
@@ -294,8 +308,8 @@ class MergeSource(Source):
     change_format: Annotated[
         ChangeFormat | None,
         Doc(
-            "The files are a change feed that Debezium, Debezium with ExtractNewRecordState (DebeziumFlat), AWS DMS, "
-            "Maxwell or wal2json wrote: what each change does, to which row and in which order is read from them."
+            f"The files are a change feed that {_WRITERS} wrote: what each change does, to which row and in which "
+            "order is read from them."
         ),
     ] = None
     allow_truncate: Annotated[
@@ -344,9 +358,9 @@ class MergeSource(Source):
     tables: Annotated[
         tuple[str, ...] | None,
         Doc(
-            "Tables of the source database whose changes are merged, as Maxwell (database.table) and wal2json "
-            "(schema.table) name them, with * for any text: name all partitions of a table. Messages of other tables "
-            "are skipped and counted. When absent, a feed with changes of two tables fails the job.",
+            f"Tables of the source database whose changes are merged, as {_NAMED_TABLES} name them, with * for any "
+            "text: name all partitions of a table. Messages of other tables are skipped and counted. When absent, a "
+            "feed with changes of two tables fails the job.",
             min_items=1,
             max_items=limits.MAX_PATHS,
             item=_TABLE_NAME,

@@ -15,7 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, TimeType, UnknownType
 from skipstone_core.columntypes import MOVED_ONLY
 from skipstone_core.contract.columns import UnknownColumns
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.merging.clauses import MergeColumn

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.merging.merges import BoundKey
 
 from skipstone.kernels.holding.packing import PackedRows

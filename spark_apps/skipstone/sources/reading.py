@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.merging.unused import MAX_UNUSED, Names

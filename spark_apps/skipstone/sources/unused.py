@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.contract.reports import UnusedColumn
-from skipstone_core.contract.requests import SourceFormat
 
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.groups import ColumnGroup

@@ -62,6 +62,7 @@ from skipstone.sources.feeds.files import (
     require_generated,
     require_one_table,
 )
+from skipstone.sources.feeds.registry import tool_of
 from skipstone.sources.feeds.rejecting.records import keep_records
 from skipstone.sources.feeds.rejecting.sifting import Holding, KeyMove, spread_stops
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve
@@ -230,7 +231,7 @@ def _planned(site: SourceSite, files: FileSet, held: HeldTable, added: tuple[Nes
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in target.carried]
     plan = plan_merge(task, target_schema(schema), (*source, *control_columns()), zone)
     plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
-    listed = feed_files(site.listing, task.source.change_format)
+    listed = feed_files(site.listing, target.tool)
     holding = _holding(site, target, held, listed)
     planned = Changes(
         plan=plan,
@@ -249,7 +250,8 @@ def _holding(site: SourceSite, target: FeedTarget, held: HeldTable, files: Seque
     if not (target.rejects or held.rows or only_rejected):
         return None
     paths = tuple(file.stored.name for file in files)
-    return Holding(rows=held.rows, absent=site.absent, files=paths, only_rejected=only_rejected)
+    is_exact = tool_of(target.tool).is_exact
+    return Holding(is_exact=is_exact, rows=held.rows, absent=site.absent, files=paths, only_rejected=only_rejected)
 
 
 def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:

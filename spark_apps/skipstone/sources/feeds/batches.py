@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from propcache.api import cached_property
-from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import DELETE, KIND_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN
@@ -49,7 +48,8 @@ from skipstone.sources.feeds.values.postgres import NO_NUMBER
 
 _CONTROL = (OP_COLUMN, KIND_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
             UNKNOWN_COLUMN, DEFAULTED_COLUMN, FAULT_COLUMN, OTHER_COLUMN)  # fmt: skip
-_TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL, ChangeFormat.WAL2JSON)
+#: Changes that become one batch.
+BATCH_ROWS = 8192
 
 
 def batch_schema(target: FeedTarget) -> pa.Schema:
@@ -250,7 +250,7 @@ class BatchMaker:
 
     @cached_property
     def _placeholders(self) -> tuple[Placeholder, ...]:
-        if self.target.tool in _TEXT_FORMATS:
+        if self.target.values.is_text:
             return ()
         declared = self.target.unavailable_value  # messages from before it was set have the default
         return (Placeholder(),) if declared is None else (Placeholder(), Placeholder(declared))
@@ -266,8 +266,7 @@ class BatchMaker:
         return ValueRules(
             zone=target.zone,
             unit=unit or target.unit,
-            text=target.tool in _TEXT_FORMATS,
-            base64=target.tool is ChangeFormat.MAXWELL,
+            style=target.values,
             is_column_unit=unit is not None,
             is_key=column.is_key,
             non_finite=None if column.is_key else target.non_finite,

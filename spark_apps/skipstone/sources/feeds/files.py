@@ -1,15 +1,13 @@
 """Reads the files of a feed, one after the other: the same in the driver and in tasks.
 
-Called by the merge run. A file is read whole by one reader: its rows are numbered. What is wrong with a message is told
-with its file and line, and never with a value.
+Called by the merge run. A file is read whole by one reader: its rows are numbered. Must not know any tool: how a file
+is read is its tool's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -19,58 +17,32 @@ from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
 from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, TimePrecision
-from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
+from skipstone_core.contract.requests import MergeTask, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.clauses import BoundClause, MergeColumn
 from skipstone_core.merging.evolution import refuse_own_names
+from skipstone_core.merging.feeds import in_words, with_table_names
 from skipstone_core.merging.generated import bind_generated
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.feeds.avro import avro_messages
 from skipstone.sources.feeds.batches import BatchMaker
-from skipstone.sources.feeds.connect import MessageReader
-from skipstone.sources.feeds.debezium import EnvelopeReader, FlatReader
-from skipstone.sources.feeds.deletedkeys import DeletedKeys
-from skipstone.sources.feeds.dms import csv_batches, dms_place, parquet_batches
-from skipstone.sources.feeds.maxwell import MaxwellReader
-from skipstone.sources.feeds.postgres.lines import Wal2JsonLines
-from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
-from skipstone.sources.feeds.postgres.wal2json import Wal2JsonReader
+from skipstone.sources.feeds.registry import tool_of
 from skipstone.sources.feeds.shapes import (
     TABLE_COLUMN,
-    Change,
     FeedColumn,
-    FeedError,
     FeedTarget,
-    Fields,
-    Semantics,
     TableChoice,
-    refused,
 )
 from skipstone.sources.feeds.values.columns import is_carried
 from skipstone.sources.feeds.values.placeholders import octets_of
-from skipstone.sources.feeds.values.postgres import MAY_BE_LARGE
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
+from skipstone.sources.text.headers import require_unpackable
 from skipstone.sources.text.options import TextOptions, text_options
-from skipstone.storage.port import READ_AHEAD, StoredFile
+from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import arrow_type_of
 
-#: Changes, and bytes of lines, that become one batch.
-_BATCH_ROWS, _BATCH_BYTES = 8192, 8 << 20
 _CSV_OPTIONS = ("header", "delimiter", "quote", "encoding", "nullValue")
-#: What AWS DMS writes for null (CsvNullValue).
-_DMS_NULL = "NULL"
-_BOM = b"\xef\xbb\xbf"
-T = TypeVar("T")
-
-
-class FeedReader(Protocol):
-    """Turns the messages of a tool into changes."""
-
-    def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
-        """What a message does; ``columns``: what its schema says of them. Raises FeedError."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -100,9 +72,10 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         for field in schema.fields
     )
     _require_rows(source, columns)
-    options = _options(task)
+    options, values = _options(task), tool_of(source.change_format).values
     return FeedTarget(
         tool=source.change_format,
+        values=values,
         format=source.format,
         columns=columns,
         time_zone=task.time_zone,
@@ -115,7 +88,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         infinity=source.infinity,
         tables=TableChoice(source.tables or ()),
         generated=_generated(task, columns),
-        null_text=source.options.get("nullValue", _DMS_NULL),
+        null_text=source.options.get("nullValue", values.null_text),
         delimiter=options.delimiter,
         quote=options.quote,
         encoding=options.encoding,
@@ -151,7 +124,7 @@ def _options(task: MergeTask) -> TextOptions:
             message = f"has no meaning for a feed of {source.change_format} in {source.format}: remove it"
             raise BadSpec(Reason.INVALID_SPEC, message, field=f"spec.source.options.{name}")
     if source.options.get("header", "true").lower() != "true":
-        message = "must be true for a feed of Dms: files without a header lose deletes"
+        message = f"must be true for a feed of {source.change_format}: files without a header lose deletes"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.source.options.header")
     return text_options(source) if source.format is SourceFormat.CSV else TextOptions()
 
@@ -195,16 +168,16 @@ def _unavailable_value(source: SourceSpec) -> bytes | None:
         ) from error
 
 
-def feed_files(listing: SourceListing, tool: ChangeFormat | None) -> tuple[FeedFile, ...]:
-    """The files in the order of the feed: that of their paths, of ``Dms`` of their names.
+def feed_files(listing: SourceListing, tool: ChangeFormat) -> tuple[FeedFile, ...]:
+    """The files in the order of the feed: that of their paths, if ``tool`` has no order of its own.
 
     Raises BadData for one packed in a way not read.
     """
     for file in listing.files:
         require_unpackable(file.path)
-    stored = listing.stored
-    if tool is ChangeFormat.DMS:
-        stored = tuple(sorted(stored, key=lambda one: dms_place(one.name)))
+    stored, order = listing.stored, tool_of(tool).order
+    if order is not None:
+        stored = tuple(sorted(stored, key=lambda one: order.place(one.name)))
     return tuple(FeedFile(one, number) for number, one in enumerate(stored))
 
 
@@ -215,7 +188,7 @@ def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]
     """
     maker = BatchMaker(target, file.stored.name, file.number)
     tables: set[str] = set()
-    for batch in _explained(_batches(file.stored, maker), target):
+    for batch in _explained(tool_of(target.tool).batches(file.stored, maker), target):
         tables |= set(pc.unique(batch.column(TABLE_COLUMN)).to_pylist()) - {None}
         require_one_table(tables)
         yield batch
@@ -241,113 +214,8 @@ def require_one_table(tables: Iterable[str]) -> None:
             Reason.BAD_RECORDS,
             f"the feed has changes of '{names[0]}' and of '{names[1]}', which are not one table: name only files of "
             "one table in source.paths; if both are partitions of one table in PostgreSQL, set "
-            "publish.via.partition.root of Debezium's connector to true, and merge a new snapshot; of Maxwell and "
-            "wal2json, name the table, or all partitions of one, in source.tables",
+            "publish.via.partition.root of Debezium's connector to true, and merge a new snapshot; of "
+            f"{in_words([tool.feed.title for tool in with_table_names()])}, name the table, or all partitions of one, "
+            "in source.tables",
             field="spec.source",
         )
-
-
-def _batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
-    target = maker.target
-    if target.tool is ChangeFormat.DMS:
-        is_csv = target.format is SourceFormat.CSV
-        return csv_batches(stored, maker) if is_csv else parquet_batches(stored, maker)
-    reader = _reader(target)
-    if target.format is SourceFormat.AVRO:
-        return _avro_batches(stored, reader, maker)
-    return _json_batches(stored, reader, maker)
-
-
-def _reader(target: FeedTarget) -> FeedReader:
-    deletes = DeletedKeys(target.keys, is_declared=target.identity_declared)
-    match target.tool:
-        case ChangeFormat.DEBEZIUM:
-            shared = SharedKeys(target.keys)
-            return EnvelopeReader(deletes=deletes, shared=shared, allow_truncate=target.allow_truncate)
-        case ChangeFormat.DEBEZIUM_FLAT:
-            has_keys_only = all(column.is_key for column in target.columns)
-            return FlatReader(
-                deletes=deletes,
-                shared=SharedKeys(target.keys),
-                allow_truncate=target.allow_truncate,
-                has_keys_only=has_keys_only,
-            )
-        case ChangeFormat.WAL2JSON:
-            return Wal2JsonReader(
-                keys=target.keys,
-                large=tuple(column.name for column in target.carried if isinstance(column.type, MAY_BE_LARGE)),
-                choice=target.tables,
-                is_declared=target.identity_declared,
-                allow_truncate=target.allow_truncate,
-            )
-        case _:
-            return MaxwellReader(keys=target.keys, choice=target.tables)
-
-
-def _json_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
-    is_wal2json = maker.target.tool is ChangeFormat.WAL2JSON
-    messages = Wal2JsonLines(maker.target.tables) if is_wal2json else MessageReader()
-    held = _Held(maker)
-    try:
-        with open_binary(stored, READ_AHEAD) as binary:
-            for number, line in enumerate(binary, 1):
-                told = _placed(stored, number, partial(messages.read, _plain(line, number)))
-                if told is None:
-                    continue
-                message, semantics = told
-                yield from held.full(semantics)
-                held.take(_changes(stored, reader, message, number, semantics), len(line))
-    except (OSError, EOFError) as error:
-        raise unreadable(stored.name, f"the file cannot be read: {error}") from error
-    yield from held.rest()
-
-
-def _avro_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
-    held = _Held(maker)
-    for number, (message, semantics) in enumerate(avro_messages(stored), 1):
-        yield from held.full(semantics)
-        held.take(_changes(stored, reader, message, number, semantics), 0)
-    yield from held.rest()
-
-
-def _plain(line: bytes, number: int) -> bytes:
-    return line.removeprefix(_BOM) if number == 1 else line
-
-
-def _changes(stored: StoredFile, reader: FeedReader, message: Fields, number: int, columns: Semantics) -> list[Change]:
-    return _placed(stored, number, lambda: list(reader.changes(message, number, columns)))
-
-
-def _placed(stored: StoredFile, number: int, work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except FeedError as error:
-        raise refused(stored.name, str(error), number) from error
-
-
-class _Held:
-    """Changes of one schema that wait for their batch."""
-
-    def __init__(self, maker: BatchMaker) -> None:
-        self._maker = maker
-        self._changes: list[Change] = []
-        self._semantics: Semantics = None
-        self._bytes = 0
-
-    def full(self, semantics: Semantics) -> Iterator[pa.RecordBatch]:
-        """The batch of what waits, when it is enough or ``semantics`` of the next message are others."""
-        is_full = len(self._changes) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES
-        if is_full or semantics is not self._semantics:
-            yield from self.rest()
-        self._semantics = semantics
-
-    def take(self, changes: list[Change], size: int) -> None:
-        """Wait with those before."""
-        self._changes += changes
-        self._bytes += size
-
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """The batch of what waits."""
-        if self._changes:
-            yield from self._maker.batches(self._changes, self._semantics)
-        self._changes, self._bytes = [], 0

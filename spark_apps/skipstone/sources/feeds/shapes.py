@@ -6,7 +6,7 @@ Used by all modules of this room. Plain data.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ import pyarrow as pa
 from propcache.api import cached_property
 from pyiceberg.types import IcebergType
 from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
-from skipstone_core.contract.requests import ChangeFormat, SourceFormat
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
 from skipstone_core.merging.clauses import BoundClause
 from skipstone_core.merging.feeds import DELETE, READ, UPDATE
@@ -101,17 +101,43 @@ class FeedColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ValueStyle:
+    """How a tool writes values.
+
+    ``is_text``: its format has no types, so that text may stand for any value, and no value for one that is left out.
+    ``octets``: gives the bytes that a text stands for, and raises ValueError for one of none; None: what schemas of
+    messages tell. ``has_json``: values of JSON may stand for text. ``moves_days``: the name of a tool that counts days
+    before 1582-10-15 by the calendar that was used then; empty of others. ``null_text``: what stands for null in Csv,
+    if the spec does not say it. ``bytes_remedy``, ``zero_date_remedy``: how bytes become readable, and by which setting
+    the zero date of MySQL becomes null.
+    """
+
+    is_text: bool = False
+    octets: Callable[[str], bytes] | None = None
+    has_json: bool = False
+    moves_days: str = ""
+    null_text: str = "NULL"
+    bytes_remedy: str = "leave the column out"
+    zero_date_remedy: str = "let the tool write null for it"
+
+
+#: That of a tool of whose values only schemas and types tell.
+PLAIN = ValueStyle()
+
+
+@dataclass(frozen=True, kw_only=True)
 class FeedTarget:
     """What a feed is read for. ``columns``: all of the table's, in its order; ``time_zone``: of times without offset.
 
     ``null_text`` and ``delimiter``, ``quote`` and ``encoding``: how Csv is written. ``unit``: of times in messages
     without schema, and ``column_units`` those of single columns. ``identity_declared``: the spec says that the source
     database logs the keys of deleted rows. ``unavailable_value``: octets that stand for a value that is left out,
-    besides Debezium's default. ``non_finite``, ``infinity``: as the spec has them. ``tables``: which of the tool's.
-    ``generated``: what computes columns that the source database generates.
+    besides its default. ``non_finite``, ``infinity``: as the spec has them. ``tables``: which of the tool's.
+    ``generated``: what computes columns that the source database generates. ``values``: how the tool writes them.
     """
 
     tool: ChangeFormat
+    values: ValueStyle
     format: SourceFormat
     columns: tuple[FeedColumn, ...]
     time_zone: str = "UTC"

@@ -27,11 +27,10 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.merging.feeds import UPSERT
 
-from skipstone.sources.feeds.connect import DECIMAL
-from skipstone.sources.feeds.shapes import Change, FeedTarget, Raw, Semantic, Semantics
+from skipstone.sources.feeds.kafka.connect import DECIMAL
+from skipstone.sources.feeds.shapes import Change, FeedTarget, Raw, Semantic, Semantics, ValueStyle
 from skipstone.sources.feeds.values import postgres
 from skipstone.sources.typed.filetypes import TIME_OF_DAY, added_type, file_type
 
@@ -101,7 +100,7 @@ def noted(
     known = {column.name for column in target.columns}
     if not any(change.op == UPSERT and change.values.keys() - known for change in changes):
         return [None] * len(changes)
-    return [_noted(change, known, target.tool, semantics, absent) for change in changes]
+    return [_noted(change, known, target.values, semantics, absent) for change in changes]
 
 
 def noted_columns(columns: Mapping[str, pa.Array], writes: Sequence[bool]) -> list[str | None]:
@@ -137,20 +136,20 @@ def merged_tallies(parts: Iterable[Mapping[str, UnknownColumn]]) -> Mapping[str,
 
 
 def _noted(
-    change: Change, known: set[str], tool: ChangeFormat, semantics: Semantics, absent: Sequence[Raw]
+    change: Change, known: set[str], style: ValueStyle, semantics: Semantics, absent: Sequence[Raw]
 ) -> str | None:
     if change.op != UPSERT:
         return None
     rest = {name: value for name, value in change.values.items() if name not in known}
     told = {
-        name: None if value is None or value in absent else _told(value, (semantics or {}).get(name), tool)
+        name: None if value is None or value in absent else _told(value, (semantics or {}).get(name), style)
         for name, value in rest.items()
     }
     return json.dumps(told) if told else None
 
 
-def _told(value: Raw, semantic: Semantic | None, tool: ChangeFormat) -> str:
-    kind = _by_value(value, tool) if semantic is None else _by_schema(semantic)
+def _told(value: Raw, semantic: Semantic | None, style: ValueStyle) -> str:
+    kind = _by_value(value, style) if semantic is None else _by_schema(semantic)
     return _UNTOLD if kind is None else str(kind)
 
 
@@ -169,7 +168,7 @@ def _by_schema(semantic: Semantic) -> IcebergType | None:
     return _BASES.get(semantic.type)
 
 
-def _by_value(value: Raw, tool: ChangeFormat) -> IcebergType | None:
+def _by_value(value: Raw, style: ValueStyle) -> IcebergType | None:
     match value:
         case bool():
             return BooleanType()
@@ -181,7 +180,7 @@ def _by_value(value: Raw, tool: ChangeFormat) -> IcebergType | None:
             return StringType()
         case bytes():
             return BinaryType()
-    is_json = isinstance(value, Mapping | list) and tool is ChangeFormat.MAXWELL
+    is_json = isinstance(value, Mapping | list) and style.has_json
     return StringType() if is_json else None
 
 

@@ -9,7 +9,8 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 

@@ -16,7 +16,7 @@ from pyarrow import orc
 from pyspark.sql import Column, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason

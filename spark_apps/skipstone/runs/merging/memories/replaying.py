@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, JobRequest, SourceSpec
+from skipstone_core.contract.requests import ConsumePolicy, JobRequest, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.history.consumption import NAME_BYTES
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.intake import Intake, consumption, entry_of, new_files, settled_arrivals, take_source
-from skipstone.sources.feeds.dms import dms_place, is_full_load
+from skipstone.sources.feeds.registry import FileOrder, tool_of
 from skipstone.sources.listing import SourceListing, find_pin, pin_source, witnessed
 from skipstone.storage.port import Entry
 from skipstone.tables.records.ledger import ConsumedFiles, Replay
@@ -75,12 +75,17 @@ class _Replaying:
         taken = replace(consumption(fresh, self.memory), replay=replay)
         return taken.find_conflict(self.table) or Intake(listing=listing, ledger=taken)
 
+    @property
+    def _order(self) -> FileOrder | None:
+        tool = self.source.change_format
+        return None if tool is None else tool_of(tool).order
+
     def _wanted(self, files: Sequence[Entry]) -> Set[str]:
         """The paths of those from the start on, as feeds are read. Raises BadSpec when there are none."""
         found = {file.path for file in files if file.path >= self.start}
-        if self.source.change_format is ChangeFormat.DMS:  # folders need not be in their order
-            places = [dms_place(file.path) for file in files if file.path.startswith(self.start)]
-            found = {file.path for file in files if places and dms_place(file.path) >= min(places)}
+        if (order := self._order) is not None:  # folders need not be in their order
+            places = [order.place(file.path) for file in files if file.path.startswith(self.start)]
+            found = {file.path for file in files if places and order.place(file.path) >= min(places)}
         if not found:
             raise BadSpec(
                 Reason.INVALID_SPEC,
@@ -114,11 +119,12 @@ class _Replaying:
         return None
 
     def _require_order(self, jobs: Sequence[Set[str]]) -> None:
-        """Raise BadData for a full load of AWS DMS that was consumed after changes: it counts as older in one job."""
-        if self.source.change_format is not ChangeFormat.DMS:
+        """Raise BadData for a full load that was consumed after changes: it counts as older in one job."""
+        order = self._order
+        if order is None:
             return
-        loads = [at for at, job in enumerate(jobs) if any(map(is_full_load, job))]
-        changes = [at for at, job in enumerate(jobs) if not all(map(is_full_load, job))]
+        loads = [at for at, job in enumerate(jobs) if any(map(order.is_full_load, job))]
+        changes = [at for at, job in enumerate(jobs) if not all(map(order.is_full_load, job))]
         if loads and changes and min(loads) < max(changes):
             raise BadData(
                 Reason.SOURCE_CHANGED,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.contract.formats import SourceFormat
 
 from skipstone.kernels.holding.packing import PackedRows
 from skipstone.sources.listing import SourceListing

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from skipstone.sources.feeds.connect import parsed
+from skipstone.sources.feeds.kafka.connect import parsed
 from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Semantics, TableChoice
 from skipstone.sources.feeds.values.postgres import Unquoted, postgres_semantic
 

@@ -9,10 +9,11 @@ import base64
 import json
 from collections.abc import Collection, Iterator, Mapping
 
-from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.contract.formats import SourceFormat
 
-from skipstone.sources.feeds.avro import avro_messages
-from skipstone.sources.feeds.dms import BATCH_ROWS, csv_texts
+from skipstone.sources.feeds.batches import BATCH_ROWS
+from skipstone.sources.feeds.csvrows import csv_texts
+from skipstone.sources.feeds.kafka.avro import avro_messages
 from skipstone.sources.feeds.shapes import FeedTarget, Raw
 from skipstone.sources.rejects import RejectPart
 from skipstone.sources.text.headers import open_binary

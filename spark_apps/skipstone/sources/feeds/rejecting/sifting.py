@@ -21,7 +21,7 @@ from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.partial import Bits, unpack_bits
-from skipstone.sources.feeds.positions import is_exact_place
+from skipstone.sources.feeds.registry import IsExact
 from skipstone.sources.feeds.rejecting.keytexts import KeyTexts
 from skipstone.sources.feeds.shapes import FAULT_COLUMN, LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, OTHER_COLUMN
 
@@ -51,8 +51,10 @@ class Holding:
 
     ``rows``: those that earlier merges left; ``stops``: those that other rows of the same feed bring about. ``absent``:
     keys of rows that the table does not have. ``files``: paths by their numbers. ``only_rejected``: all changes that no
-    earlier merge left out are passed over.
+    earlier merge left out are passed over. ``is_exact``: see ``feeds.registry``.
     """
+
+    is_exact: IsExact
 
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
     stops: Mapping[str, Stop] = field(default_factory=dict)
@@ -254,7 +256,7 @@ class _Reader:
         place = self._places[row].as_py()
         origin, log = str(self._value(ORIGIN_COLUMN, row)), self._value(LOG_COLUMN, row)
         position = place[:-_FEED_BYTES].hex()
-        if not is_exact_place(origin, log, place[:-_FEED_BYTES]):
+        if not self._holding.is_exact(origin, log, place[:-_FEED_BYTES]):
             number, line = self._where(row)
             position = f"{position} {PurePosixPath(self._file(number)).name} {line:012d}"
         return place_of(f"{origin} {log}", position)

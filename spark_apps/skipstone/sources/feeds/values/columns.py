@@ -64,11 +64,6 @@ _SHOWN_TIME = re.compile(r"[+-]?\d+-\d\d-\d\d|24:00", re.ASCII)
 _INTERVAL = "io.debezium.time.MicroDuration"
 #: How MySQL writes that a date or a timestamp is not known.
 _ZERO_DATE = "0000-00-00"
-#: By whether the format has no types.
-_BYTES_REMEDY = {
-    True: "let AWS DMS write Parquet, or leave the column out",
-    False: "set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use Avro",
-}
 #: What holds a number that the type does not hold.
 _WIDER: Mapping[type[IcebergType], str] = {
     BooleanType: "int",
@@ -170,39 +165,39 @@ def _converted(value: Raw, of: ReadAs) -> object:
 def _stored(value: Raw, of: ReadAs) -> object:
     stored = stored_as(value, of)
     found = _CONVERT[type(of.type)](value, of) if stored is None else stored.value
-    if of.rules.base64:
-        refuse_moved_day(found, of.type)
+    if of.rules.style.moves_days:
+        refuse_moved_day(found, of.type, of.rules.style.moves_days)
     return found
 
 
 def _what(value: Raw, of: ReadAs) -> str:
     """What would fit, for people. It does not show ``value``."""
-    base = f"a value of type {of.type}"
-    if not of.rules.text and (special := _what_special(value, of)):
+    base, style = f"a value of type {of.type}", of.rules.style
+    if not style.is_text and (special := _what_special(value, of)):
         return f"{base}, but {special}"
-    if isinstance(value, str) and value.startswith(_ZERO_DATE) and of.rules.text:
-        return f"{base}, but the zero date of MySQL: let the tool write null for it (output_null_zerodates of Maxwell)"
-    if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and not of.rules.base64:
-        return f"{base}, or is written in a way that is not told: {_BYTES_REMEDY[of.rules.text]}"
+    if isinstance(value, str) and value.startswith(_ZERO_DATE) and style.is_text:
+        return f"{base}, but the zero date of MySQL: {style.zero_date_remedy}"
+    if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and style.octets is None:
+        return f"{base}, or is written in a way that is not told: {style.bytes_remedy}"
     if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
         told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
         not_told = (
             ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
         )
-        return told if of.rules.text else told + not_told
+        return told if of.rules.style.is_text else told + not_told
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if is_number and isinstance(of.type, _TIMES) and of.semantic is None and not of.rules.unit:
         return (
             f"{base}, but a number of unknown unit: set source.timePrecision or source.columnTimePrecisions to it, or "
             "let the converter write schemas (schemas.enable=true)"
         )
-    if is_number and isinstance(of.type, StringType) and of.semantic is None and not of.rules.text:
+    if is_number and isinstance(of.type, StringType) and of.semantic is None and not of.rules.style.is_text:
         return (
             f"{base}, but a number: name its unit in source.columnTimePrecisions if it is a time of day, else merge "
             "into a table whose column has a type of numbers"
         )
     may_be_bytes = isinstance(value, str) and not is_decimal_text(value)
-    if may_be_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
+    if may_be_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.style.is_text:
         return (
             f"{base}, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), or set "
             "decimal.handling.mode to string"
@@ -234,7 +229,7 @@ def _remedy(value: Raw, of: ReadAs) -> str:
         return ": declare the column with more digits, or round the values in the source"
     if is_number and type(of.type) in _WIDER:
         return f": declare the column as {_WIDER[type(of.type)]}"
-    if of.rules.text:
+    if of.rules.style.is_text:
         return ""
     return _remedy_of_times(value, of) or _remedy_of_text(value, of)
 

@@ -12,23 +12,21 @@ from zoneinfo import ZoneInfo
 from pyiceberg.types import IcebergType
 from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
 
-from skipstone.sources.feeds.shapes import Raw, Semantic
+from skipstone.sources.feeds.shapes import PLAIN, Raw, Semantic, ValueStyle
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRules:
     """``zone``: of timestamps without offset (None: UTC). ``unit``: of times in messages without schema.
 
-    ``text``: the format has no types, so that text may stand for any value. ``base64``: bytes are text in base64 and
-    in nothing else, and values of JSON may stand for text: as Maxwell writes them. ``is_column_unit``: the spec names
-    the unit for this very column. ``is_key``: the column is a key. ``non_finite``, ``infinity``: what is stored for
-    values that the types do not have; None refuses them.
+    ``style``: how the tool writes values. ``is_column_unit``: the spec names the unit for this very column. ``is_key``:
+    the column is a key. ``non_finite``, ``infinity``: what is stored for values that the types do not have; None
+    refuses them.
     """
 
     zone: ZoneInfo | None = None
     unit: TimePrecision | None = None
-    text: bool = False
-    base64: bool = False
+    style: ValueStyle = PLAIN
     is_column_unit: bool = False
     is_key: bool = False
     non_finite: NonFinite | None = None

@@ -47,7 +47,7 @@ _WIDE = Context(prec=200)
 
 def boolean(value: Raw, of: ReadAs) -> object:
     """True and false, also as 1 and 0, and as text where text may stand for any value."""
-    if isinstance(value, str) and of.rules.text:
+    if isinstance(value, str) and of.rules.style.is_text:
         return _BOOLEANS[value.lower()]
     if isinstance(value, int | Decimal) and value in (0, 1):
         return bool(value)
@@ -156,7 +156,7 @@ def number_text(value: Raw, of: ReadAs) -> str:
 
 
 def _refuse_hex(value: str, of: ReadAs) -> None:
-    if not of.rules.text and _HEX_OF_DIGITS.fullmatch(value):
+    if not of.rules.style.is_text and _HEX_OF_DIGITS.fullmatch(value):
         raise NotCertain(
             "it is text that may be a number or its digits in hexadecimal (binary.handling.mode=hex): declare the "
             "column as decimal(38,0) if the database has a numeric there, else leave it out (column.exclude.list)"
@@ -179,7 +179,7 @@ def _unscaled(content: bytes, scale: int) -> Decimal:
 def decimal(value: Raw, of: ReadAs) -> object:
     """A number of the precision and scale of the type."""
     kind = cast(DecimalType, of.type)
-    if not of.rules.text and not is_scaled(of.semantic):
+    if not of.rules.style.is_text and not is_scaled(of.semantic):
         _refuse_rounded(value, kind, of)
         _refuse_wrapped(value, kind)
     number = _exact(value, of)

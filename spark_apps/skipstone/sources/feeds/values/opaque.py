@@ -22,14 +22,20 @@ _BITS = "io.debezium.data.Bits"
 
 
 def binary(value: Raw, of: ReadAs) -> object:
-    """Return bytes, as they are or in base64. Raises ValueError or TypeError."""
-    if isinstance(value, str) and not of.rules.base64 and (of.rules.text or _may_be_otherwise(value, of.semantic)):
-        raise ValueError(value)
-    is_for_urls = isinstance(value, str) and not of.rules.base64 and bool(_URL_SAFE.fullmatch(value))
-    content = base64.urlsafe_b64decode(value) if is_for_urls and isinstance(value, str) else content_of(value)
+    """Return bytes, as they are or as the tool writes them, by default in base64. Raises ValueError or TypeError."""
+    content = _octets(value, of) if isinstance(value, str) else content_of(value)
     if isinstance(of.type, FixedType) and len(content) != len(of.type):
         raise ValueError(value)
     return content
+
+
+def _octets(text: str, of: ReadAs) -> bytes:
+    style = of.rules.style
+    if style.octets is not None:
+        return style.octets(text)
+    if style.is_text or _may_be_otherwise(text, of.semantic):
+        raise ValueError(text)
+    return base64.urlsafe_b64decode(text) if _URL_SAFE.fullmatch(text) else content_of(text)
 
 
 def refuse_bits(semantic: Semantic | None) -> None:

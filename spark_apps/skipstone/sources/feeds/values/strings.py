@@ -23,8 +23,8 @@ def string(value: Raw, of: ReadAs) -> object:
     """Return the text of ``value``. Raises NotCertain for bytes and for arrays that the tool could not read."""
     if _is_number(value, of):
         return number_text(value, of)
-    is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
-    if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
+    is_json = isinstance(value, Mapping | list)
+    if is_json or (of.rules.style.has_json and isinstance(value, bool | int | float | Decimal)):
         return _json_text(value, of)
     if isinstance(value, int) and not isinstance(value, bool) and is_time_of_day(of):
         return time_text(value, of)
@@ -44,8 +44,8 @@ def refuse_java_text(values: Sequence[Raw]) -> None:
 
 
 def _is_number(value: Raw, of: ReadAs) -> bool:
-    """Return whether ``value`` is a decimal with its scale, which Maxwell does not write."""
-    return is_scaled(of.semantic) or (not of.rules.base64 and is_variable_scale(value))
+    """Return whether ``value`` is a decimal with its scale, and not one of JSON."""
+    return is_scaled(of.semantic) or (not of.rules.style.has_json and is_variable_scale(value))
 
 
 def _json_text(value: Raw, of: ReadAs) -> str:

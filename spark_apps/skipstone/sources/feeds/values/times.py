@@ -177,12 +177,14 @@ def require_years(array: pa.Array) -> pa.Array:
     return array
 
 
-def refuse_moved_day(found: object, kind: IcebergType) -> None:
-    """Raise NotCertain for a day that may be one of 1582-10-05 to 14, which Java's calendar shows ten days later."""
+def refuse_moved_day(found: object, kind: IcebergType, tool: str) -> None:
+    """Raise NotCertain for a day that may be one of 1582-10-05 to 14, which ``tool`` shows ten days later, as Java's
+    calendar does.
+    """
     size = 1 if isinstance(kind, DateType) else DAY_MICROS
     if isinstance(kind, DateType | TimestampType) and isinstance(found, int) and found // size in _MOVED_DAYS:
         raise NotCertain(
-            "it is a day of 1582-10-15 to 24, and Maxwell writes 1582-10-05 to 14 so too: keep such days as text in "
+            f"it is a day of 1582-10-15 to 24, and {tool} writes 1582-10-05 to 14 so too: keep such days as text in "
             "the database"
         )
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.formats import SourceFormat
+from skipstone_core.contract.requests import SourceSpec
 
 from skipstone.sources.columns import SourceColumn
 from skipstone.sources.groups import ColumnGroup, RawColumn

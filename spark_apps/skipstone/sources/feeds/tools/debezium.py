@@ -1,6 +1,6 @@
 """Messages of Debezium as changes: envelopes with before and after, and the flat rows of ExtractNewRecordState.
 
-Called by ``files`` for each message, from JSON or Avro. Source: Debezium's documentation, "Change events" of each
+Messages come from JSON or Avro. Source: Debezium's documentation, "Change events" of each
 connector and "New Record State Extraction". Must not know how values are written.
 """
 
@@ -9,12 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from skipstone_core.contract.formats import ChangeFormat
 from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 
+from skipstone.sources.feeds.connectors import debezium_mark, is_exact_event, is_snapshot, transaction_of
 from skipstone.sources.feeds.deletedkeys import DeletedKeys, require_keys
-from skipstone.sources.feeds.positions import debezium_mark, is_snapshot, transaction_of
+from skipstone.sources.feeds.messages import message_batches
 from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
-from skipstone.sources.feeds.shapes import ABSENT, NOWHERE, Change, FeedError, Fields, Mark, Raw, Semantics
+from skipstone.sources.feeds.registry import Tool
+from skipstone.sources.feeds.shapes import (
+    ABSENT,
+    NOWHERE,
+    Change,
+    FeedError,
+    FeedTarget,
+    Fields,
+    Mark,
+    Raw,
+    Semantics,
+    ValueStyle,
+)
 
 _CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
 _WRITES = (_CREATE, _READ, _UPDATE)
@@ -230,3 +244,27 @@ def _refuse_other(message: Fields) -> None:
 
 def _is_schema_change(message: Fields) -> bool:
     return isinstance(message.get("source"), Mapping) and ("ddl" in message or "tableChanges" in message)
+
+
+def _envelopes(target: FeedTarget) -> EnvelopeReader:
+    deletes = DeletedKeys(target.keys, is_declared=target.identity_declared)
+    return EnvelopeReader(deletes=deletes, shared=SharedKeys(target.keys), allow_truncate=target.allow_truncate)
+
+
+def _flat(target: FeedTarget) -> FlatReader:
+    return FlatReader(
+        deletes=DeletedKeys(target.keys, is_declared=target.identity_declared),
+        shared=SharedKeys(target.keys),
+        allow_truncate=target.allow_truncate,
+        has_keys_only=all(column.is_key for column in target.columns),
+    )
+
+
+_VALUES = ValueStyle(
+    bytes_remedy="set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use "
+    "Avro"
+)
+TOOLS = (
+    Tool(format=ChangeFormat.DEBEZIUM, batches=message_batches(_envelopes), values=_VALUES, is_exact=is_exact_event),
+    Tool(format=ChangeFormat.DEBEZIUM_FLAT, batches=message_batches(_flat), values=_VALUES, is_exact=is_exact_event),
+)

@@ -1,31 +1,38 @@
 """Messages of wal2json as changes.
 
-Called by ``files`` for each line. Source: the documentation of wal2json, "format-version 2", and its messages in 2.5.
+Source: the documentation of wal2json, "format-version 2", and its messages in 2.5.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from skipstone_core.contract.formats import ChangeFormat
 from skipstone_core.merging.feeds import DELETE, NO_ROW, TRUNCATE, UPSERT
 
 from skipstone.sources.feeds.deletedkeys import require_keys
-from skipstone.sources.feeds.positions import wal2json_mark
-from skipstone.sources.feeds.postgres.lines import columns_of, table_of
+from skipstone.sources.feeds.messages import message_batches
+from skipstone.sources.feeds.positions import text_of, u64
+from skipstone.sources.feeds.postgres.lines import Wal2JsonLines, columns_of, table_of
 from skipstone.sources.feeds.postgres.sharedkeys import SharedKeys
+from skipstone.sources.feeds.registry import Tool
 from skipstone.sources.feeds.shapes import (
     NOWHERE,
     UNAVAILABLE,
     Change,
     FeedError,
+    FeedTarget,
     Fields,
     Mark,
     Raw,
     Semantics,
     TableChoice,
+    ValueStyle,
 )
 from skipstone.sources.feeds.values.postgres import (
+    MAY_BE_LARGE,
     NO_NUMBER,
     Unquoted,
     has_non_finite,
@@ -36,6 +43,7 @@ from skipstone.sources.feeds.values.postgres import (
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = "I", "U", "D", "T"
 _ACTIONS = (_INSERT, _UPDATE, _DELETE, _TRUNCATE)
 _BEGIN = "B"
+_WAL = re.compile(r"([0-9a-fA-F]{1,8})/([0-9a-fA-F]{1,8})", re.ASCII)
 #: The begin and the end of a transaction, and messages of applications.
 _OF_NO_ROW = (_BEGIN, "C", "M")
 
@@ -70,7 +78,7 @@ class Wal2JsonReader:
         if table is None or not self.choice.takes(table):
             yield Change(NO_ROW, {}, NOWHERE, line)
             return
-        mark = wal2json_mark(message, self.choice.name_of(table))
+        mark = _mark(message, self.choice.name_of(table))
         self._numbers.look_at(message)
         self._columns.look_at(message)
         self._shared.begin(message.get("xid", self._transactions), mark.order)
@@ -220,3 +228,37 @@ def _no_primary_key(*, is_told: bool) -> str:
         "them out: run ALTER TABLE ... REPLICA IDENTITY FULL on the source table, merge a new snapshot, and name all "
         "keys in source.replicaIdentity"
     )
+
+
+def _mark(message: Fields, table: str) -> Mark:
+    """The mark of a message of ``table``. Raises FeedError for one that does not tell its place.
+
+    Transactions lie across each other in the log, but changes of one row do not: each waits for the commit before it.
+    """
+    found = _WAL.fullmatch(text_of(message.get("lsn")))
+    if found is None:
+        raise FeedError("it does not tell 'lsn', by which changes are ordered: set include-lsn of wal2json to true")
+    return Mark(table, "wal2json", "wal", u64((int(found[1], 16) << 32) + int(found[2], 16)))
+
+
+def _reader(target: FeedTarget) -> Wal2JsonReader:
+    return Wal2JsonReader(
+        keys=target.keys,
+        large=tuple(column.name for column in target.carried if isinstance(column.type, MAY_BE_LARGE)),
+        choice=target.tables,
+        is_declared=target.identity_declared,
+        allow_truncate=target.allow_truncate,
+    )
+
+
+def _lines(target: FeedTarget) -> Wal2JsonLines:
+    return Wal2JsonLines(target.tables)
+
+
+TOOLS = (
+    Tool(
+        format=ChangeFormat.WAL2JSON,
+        batches=message_batches(_reader, _lines),
+        values=ValueStyle(is_text=True),
+    ),
+)

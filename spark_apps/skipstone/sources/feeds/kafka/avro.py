@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from skipstone.files.avro.containers import BlockReader, Damaged
 from skipstone.files.avro.records import avro_records
 from skipstone.sources.avro.schemas import Json, layout_name, parse_schema
-from skipstone.sources.feeds.connect import DECIMAL
+from skipstone.sources.feeds.kafka.connect import DECIMAL
 from skipstone.sources.feeds.shapes import Fields, Raw, Semantic
 from skipstone.sources.text.headers import unreadable
 from skipstone.storage.port import StoredFile

@@ -1,126 +1,53 @@
 """Files of AWS DMS as changes: Csv with a header, and Parquet.
 
-Called by ``files``. Source: the documentation of AWS DMS, "Using Amazon S3 as a target". A later file and a later row
+Source: the documentation of AWS DMS, "Using Amazon S3 as a target". A later file and a later row
 win; files of the full load, which are called LOAD… or have no column Op, come before those with changes.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import TimestampType, TimestamptzType
+from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.merging.feeds import DELETE, UPSERT
 from skipstone_core.merging.unused import SourceNames, plain_name, require_delimiter
 
-from skipstone.sources.feeds.batches import BatchMaker, Notes
-from skipstone.sources.feeds.positions import dms_mark
+from skipstone.sources.feeds.batches import BATCH_ROWS, BatchMaker, Notes
+from skipstone.sources.feeds.csvrows import CsvRow, csv_rows
+from skipstone.sources.feeds.positions import CHANGE, SNAPSHOT
+from skipstone.sources.feeds.registry import FileOrder, Tool
 from skipstone.sources.feeds.rejecting.salvaging import salvaged
-from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, UnfitRecord, refused
+from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, UnfitRecord, ValueStyle, refused
 from skipstone.sources.feeds.unknown import noted_columns
 from skipstone.sources.feeds.values.generated import Lacks
 from skipstone.sources.feeds.values.texts import instant
 from skipstone.sources.feeds.values.times import require_years
-from skipstone.sources.text.headers import open_binary, unreadable
-from skipstone.storage.port import READ_AHEAD, StoredFile
+from skipstone.sources.text.headers import unreadable
+from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 OP = "Op"
-BATCH_ROWS = 8192
 _INSERT, _UPDATE = "I", "U"
 _OPS = {_INSERT: UPSERT, _UPDATE: UPSERT, "D": DELETE}
 _FULL_LOAD = "LOAD"
 #: The name of a file of changes: when it was begun.
 _STAMPED = re.compile(r"\d{8}-\d{6,}", re.ASCII)
-#: Of one value; Python's own limit is that of short texts.
-_FIELD_CHARACTERS = 1 << 30
 
 
-def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+def _csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     """The rows of a Csv file. Raises BadData naming file and line."""
-    with _csv_rows_of(stored, maker.target) as (header, rows):
+    with csv_rows(stored, maker.target) as (header, rows):
         if header is not None:
             _require_header(stored.name, header, maker.target)
             yield from _csv_rows(stored.name, header, rows, maker)
-
-
-def csv_texts(stored: StoredFile, target: FeedTarget, lines: Collection[int]) -> Iterator[tuple[int, str]]:
-    """The rows of a Csv file that begin in ``lines``, as Csv. Raises BadData."""
-    with _csv_rows_of(stored, target) as (_, rows):
-        for line, row in rows:
-            if line in lines:
-                text = io.StringIO()
-                writer = csv.writer(text, delimiter=target.delimiter, quotechar=target.quote or None, lineterminator="",
-                                    quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
-                writer.writerow(row)
-                yield line, text.getvalue()
-
-
-@contextmanager
-def _csv_rows_of(stored: StoredFile, target: FeedTarget) -> Iterator[tuple[list[str] | None, Iterator[_Row]]]:
-    """The header, None of an empty file, and the rows behind it. Raises BadData for what is not Csv."""
-    csv.field_size_limit(_FIELD_CHARACTERS)
-    try:
-        with open_binary(stored, READ_AHEAD) as binary:
-            encoding = "utf-8-sig" if target.encoding == "UTF-8" else target.encoding
-            lines = _Lines(stored.name, io.TextIOWrapper(binary, encoding=encoding, newline="\n"))
-            rows = csv.reader(lines, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
-                              quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
-            header = next(rows, None)
-            yield header, lines.numbered(rows)
-    except (OSError, EOFError, UnicodeError, csv.Error) as error:
-        raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
-
-
-class _Row(NamedTuple):
-    """The fields of a row, and the number of the line that it begins in."""
-
-    line: int
-    fields: list[str]
-
-
-@dataclass
-class _Lines(Iterator[str]):
-    """The lines of a file as it has them; a row may have several."""
-
-    name: str
-    text: Iterator[str]
-    _last: str = ""
-    _number: int = 0
-
-    def __next__(self) -> str:
-        self._last = next(self.text)
-        self._number += 1
-        return self._last
-
-    def numbered(self, rows: Iterator[list[str]]) -> Iterator[_Row]:
-        """``rows`` behind the header, which was the last line, each with the number of its first line.
-
-        Raises BadData for one that ends in another way than the header, of which the reader would cut off more than
-        the end of a line.
-        """
-        endings = ("", "\n", *(["\r\n"] if self._last.endswith("\r\n") else []))
-        line = self._number + 1
-        for row in rows:
-            if self._last[len(self._last.rstrip("\r\n")) :] not in endings and self._last.strip("\r\n"):
-                raise refused(
-                    self.name,
-                    "a carriage return ends the row: quote a value that ends with one, or end all lines, that of the "
-                    "header too, with a carriage return and a line feed",
-                    line,
-                )
-            yield _Row(line, row)
-            line = self._number + 1
 
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
@@ -149,10 +76,10 @@ def _require_op(name: str, columns: Sequence[str], target: FeedTarget) -> None:
         raise refused(name, message, 1)
 
 
-def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+def _csv_rows(name: str, header: Sequence[str], rows: Iterator[CsvRow], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     empties = {column.name for column in maker.target.columns if _is_text(column)}
     is_load = _is_load(name, header)
-    mark = dms_mark(is_full_load=is_load)
+    mark = _mark(is_full_load=is_load)
     changes: list[Change] = []
     for line, row in rows:
         if not row:
@@ -191,20 +118,20 @@ def _change(name: str, target: FeedTarget, row: Change) -> Change:
 
 def _is_load(name: str, columns: Sequence[str]) -> bool:
     """Whether a file is of the full load. Files of changes lack Op when the task writes inserts only."""
-    return is_full_load(name) or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name))
+    return _is_full_load(name) or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name))
 
 
-def is_full_load(path: str) -> bool:
+def _is_full_load(path: str) -> bool:
     """Whether the name of a file is that of a full load."""
     return PurePosixPath(path).name.startswith(_FULL_LOAD)
 
 
-def dms_place(path: str) -> tuple[bool, str, str]:
+def _place(path: str) -> tuple[bool, str, str]:
     """What files are ordered by: the time in their names, because folders of dates need not be in their order."""
-    return not is_full_load(path), PurePosixPath(path).name, path
+    return not _is_full_load(path), PurePosixPath(path).name, path
 
 
-def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file, from Arrow to Arrow. Raises BadData naming file and column."""
     line, known = 1, {column.name for column in maker.target.columns}
     try:
@@ -307,7 +234,7 @@ class _Rows:
 
     def changes(self, start: int, stop: int) -> list[Change]:
         """Return some of them without their values."""
-        mark, line = dms_mark(is_full_load=self.is_load), self.line + start
+        mark, line = _mark(is_full_load=self.is_load), self.line + start
         ops = _ops(self.batch.slice(start, stop - start), line, self.maker)
         return [Change(_OPS[op], {}, mark, line + at, op == _UPDATE, self.is_load) for at, op in enumerate(ops)]
 
@@ -485,4 +412,33 @@ _FAMILIES: Sequence[Callable[[pa.DataType], bool]] = (
     pa.types.is_time,
     pa.types.is_timestamp,
     lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind),
+)
+
+
+def _mark(*, is_full_load: bool) -> Mark:
+    """That of a row: files tell the rest."""
+    return Mark("", "dms", None, SNAPSHOT if is_full_load else CHANGE)
+
+
+def _is_exact(_origin: str, _log: str | None, _order: bytes) -> bool:
+    return False
+
+
+def _batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    is_csv = maker.target.format is SourceFormat.CSV
+    return _csv_batches(stored, maker) if is_csv else _parquet_batches(stored, maker)
+
+
+TOOLS = (
+    Tool(
+        format=ChangeFormat.DMS,
+        batches=_batches,
+        values=ValueStyle(
+            is_text=True,
+            null_text="NULL",
+            bytes_remedy="let AWS DMS write Parquet, or leave the column out",
+        ),
+        order=FileOrder(place=_place, is_full_load=_is_full_load),
+        is_exact=_is_exact,
+    ),
 )

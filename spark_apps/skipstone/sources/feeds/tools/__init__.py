@@ -1,0 +1,1 @@
+"""A module for each change format or a few alike: ``feeds.registry`` finds it because it is here."""
