@@ -157,7 +157,7 @@ class BatchMaker:
         writes = np.array([change.op == UPSERT for change in changes], dtype=bool)[:, None]
         marks = [change.mark for change in changes]
         place = self.number.to_bytes(4, "big")
-        orders = [change.mark.order + place + change.line.to_bytes(8, "big") for change in changes]
+        orders = [change.mark.order + place + change.place for change in changes]
         control = [
             pa.array([change.op for change in changes], pa.string()),
             pa.array([change.kind for change in changes], pa.string()),
@@ -180,7 +180,7 @@ class BatchMaker:
         pairs = [
             at
             for at, (first, second) in enumerate(itertools.pairwise(changes))
-            if first.line == second.line and (first.op, second.op) == (DELETE, UPSERT)
+            if first.place == second.place and (first.op, second.op) == (DELETE, UPSERT)
         ]
         if not pairs:
             return found

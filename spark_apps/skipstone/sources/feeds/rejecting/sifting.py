@@ -23,12 +23,12 @@ from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.partial import Bits, unpack_bits
 from skipstone.sources.feeds.registry import IsExact
 from skipstone.sources.feeds.rejecting.keytexts import KeyTexts
-from skipstone.sources.feeds.shapes import FAULT_COLUMN, LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, OTHER_COLUMN
+from skipstone.sources.feeds.shapes import FAULT_COLUMN, LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, OTHER_COLUMN, ROW_BITS
 
 Bools = npt.NDArray[np.bool_]
 #: The order as the message tells it, where a snapshot has corrected ORDER_COLUMN.
 PLACE_COLUMN = "_skipstone_place"
-#: Bytes of a place that tell the file, and the line: ``batches`` adds them.
+#: Bytes of a place that tell the file, and the line with the row in it: ``batches`` adds them.
 _FILE, _LINE = slice(-12, -8), slice(-8, None)
 _FEED_BYTES = 12
 _NEW = HeldRow()
@@ -246,7 +246,7 @@ class _Reader:
 
     def _where(self, row: int) -> tuple[int, int]:
         place = self._places[row].as_py()
-        return int.from_bytes(place[_FILE], "big"), int.from_bytes(place[_LINE], "big")
+        return int.from_bytes(place[_FILE], "big"), int.from_bytes(place[_LINE], "big") >> ROW_BITS
 
     def _file(self, number: int) -> str:
         return self._holding.files[number]
