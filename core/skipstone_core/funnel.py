@@ -40,17 +40,17 @@ class LeftOut(StrEnum):
     def __init__(self, _value: str, doc: str = "") -> None:
         self.doc = doc
 
-    SWITCHED_OFF = "SwitchedOff", "The job does without it."
+    SWITCHED_OFF = "SwitchedOff", "The job switches this stage off."
     NOTHING_LEFT = "NothingLeft", "No candidate file was left to judge."
     NOT_PARTITIONED_BY_KEY = "NotPartitionedByKey", "No candidate file is partitioned by a key column."
     EVERY_PARTITION = "EveryPartition", "The source has so many keys that every bucket holds one."
     NO_TARGET_WHERE = "NoTargetWhere", "The job has no targetWhere."
-    BOUNDS_UNKNOWN = "BoundsUnknown", "The bounds of the candidate files say nothing about it."
+    BOUNDS_UNKNOWN = "BoundsUnknown", "The candidate files have no bounds that can judge it."
     NO_FILTERS = "NoFilters", "The candidate files have no bloom filters of a key column."
-    LEFT_TO_INDEX = "LeftToIndex", "An index on all key columns covers the candidate files and is asked instead."
+    LEFT_TO_INDEX = "LeftToIndex", "An index on all key columns covers the candidate files and is used instead."
     NO_INDEX = "NoIndex", "The table has no usable index whose first column is a key column."
     NOT_COVERED = "NotCovered", "The index covers none of the candidate files."
-    NO_GAIN = "NoGain", "Asking would cost about as much as reading the keys of the candidate files."
+    NO_GAIN = "NoGain", "The stage would cost about as much as reading the keys of the candidate files."
     UNREADABLE = "Unreadable", "The index cannot be read; the files that it covers stay candidates."
 
 
