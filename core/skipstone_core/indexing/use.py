@@ -102,8 +102,8 @@ class NotUsed(StrEnum):
     NO_FILTERS = "NoFilters", "The files that may match have no bloom filters of the columns that the condition names."
 
     # All indexes of a read
-    DISABLED = "Disabled", "The reader asked for no index."
-    NO_CONDITION = "NoCondition", "Nothing in the condition narrows a column in a way that an index can answer."
+    DISABLED = "Disabled", "The reader turned indexes off."
+    NO_CONDITION = "NoCondition", "No part of the condition narrows a column in a way that an index supports."
     CATALOG_UNAVAILABLE = "CatalogUnavailable", "The catalog did not list the index tables."
 
 

@@ -36,34 +36,35 @@ class Refusal(StrEnum):
     CHANGELOG_TABLE = "ChangelogTable", "A changelog is computed from commits, not from rows that an index knows."
     NO_CATALOG = "NoCatalog", "The table was read by its path; its indexes are found through its catalog."
     READ_OPTION = "ReadOption", "A read option changes which rows are read."
-    SCHEMA_DIFFERS = "SchemaDiffersFromSnapshot", "The columns of the snapshot are not those that Spark reads it by."
+    SCHEMA_DIFFERS = "SchemaDiffersFromSnapshot", "Spark reads the snapshot by a schema with other columns."
     ROW_LINEAGE = "RowLineage", "The query names _row_id or _last_updated_sequence_number."
     NON_DETERMINISTIC = (
         "NonDeterministic",
-        "An expression above the relation depends on which rows come in which order.",
+        "An expression above the relation depends on the rows that it sees and on their order.",
     )
-    SAMPLED = "Sampled", "A sample is taken of the relation, and what it picks depends on the files that are read."
-    ENCRYPTED = "Encrypted", "The table is encrypted, and staged scans have no keys."
+    SAMPLED = "Sampled", "The query samples the relation, and the sample depends on the files that are read."
+    ENCRYPTED = "Encrypted", "The table is encrypted, and staged scans do not have its keys."
     EMPTY = "Empty", "The snapshot has no rows."
-    RUNTIME_FILTER = "RuntimeFilter", "A join filters the partitions that are read when the query runs."
+    RUNTIME_FILTER = "RuntimeFilter", "A join filters the partitions of the table when the query runs."
     PARTITIONED_JOIN = "PartitionedJoin", "The table is joined by its partitions, which saves a shuffle."
-    READ_TWICE = "ReadTwice", "Beside rows of an index, Spark would read another relation of the query twice."
+    READ_TWICE = "ReadTwice", "If tasks read the index, Spark would read another relation of the query twice."
     # its condition
-    LIMITED = "Limited", "A limit lies between the relation and its condition."
+    LIMITED = "Limited", "A limit is between the relation and its condition."
     DEFAULT_INDEX = (
         "DefaultIndex",
-        "pandas on Spark numbers all rows before the condition: name an index_col, or select no index.",
+        "pandas on Spark numbers all rows before the condition applies: set index_col, or select columns without the "
+        "index.",
     )
     OUTER_JOIN = "OuterJoin", "The condition is above an outer join that supplies nulls for the relation."
-    NO_CONDITION = "NoCondition", "No condition must hold for every row of the relation."
-    COLLATED = "Collated", "Strings are compared by a collation; indexes hold them by their bytes."
+    NO_CONDITION = "NoCondition", "The query has no condition that every row of the relation must satisfy."
+    COLLATED = "Collated", "Strings are compared by a collation; indexes order them by their bytes."
     CAST = "Cast", "A column is compared after a cast that changes its values."
-    CONDITION = "Condition", "The condition is none that an index can answer."
-    LIST_TOO_LONG = "ListTooLong", "A list, or another expression, has more values than are looked up."
+    CONDITION = "Condition", "An index cannot evaluate the condition."
+    LIST_TOO_LONG = "ListTooLong", "A list or another expression has more values than an index lookup allows."
     # its indexes
     NO_INDEX = "NoIndex", "The table has no index."
     INDEX_NOT_USED = "IndexNotUsed", "No index is used; the reasons are listed with each index."
-    NOT_NARROWING = "NotNarrowing", "The indexes leave no file out, and Spark reads whole files."
+    NOT_NARROWING = "NotNarrowing", "The indexes exclude no file, and Spark reads whole files."
 
 
 class RelationRefused(Exception):

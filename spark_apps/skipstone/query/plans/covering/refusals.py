@@ -27,8 +27,8 @@ class NotJoined(StrEnum):
 
     NOT_OFFERED = "NotOffered", "The index lacks a column of the query, or no join compares exactly its keys by =."
     NOT_SHUFFLED = "NotShuffled", "Spark joins the table without a shuffle, or filters it when the query runs."
-    NO_GAIN = "NoGain", "Too many rows would be read, or shuffled although there is an index."
-    STILL_SHUFFLED = "StillShuffled", "Spark would shuffle the rows of the index nevertheless."
+    NO_GAIN = "NoGain", "Too many rows would have to be read, or shuffled in spite of the index."
+    STILL_SHUFFLED = "StillShuffled", "Spark would still shuffle the rows of the index."
     NOT_BUCKETED = "NotBucketed", "Spark does not read the index bucket by bucket."
     UNREADABLE = "Unreadable", "A file of the index is gone or damaged."
 
