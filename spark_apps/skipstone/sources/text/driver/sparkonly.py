@@ -12,9 +12,7 @@ class SparkOnly(StrEnum):
     """Why Spark reads a small source. ``docs/guide/loading.md`` lists these sentences."""
 
     DIALECT = "a delimiter or quote is not ASCII, or multiLine is combined with an escape that is not the quote"
-    PATTERN = (
-        "dateFormat or timestampFormat has other elements than yyyy, M, d, H, m, s, S in their usual order and separators"
-    )
+    PATTERN = "dateFormat or timestampFormat has elements other than yyyy, M, d, H, m, s, S in the usual order"
     TYPE = "a column is a list, a map, a struct, or of another type that is not read from text"
     JSON = (
         "a record is not an object of strict Json, is nested deep, has a name twice, an empty name, an empty "
