@@ -180,6 +180,33 @@ def test_a_status_from_the_future_heals_on_the_next_look(lie: dict[str, Any]) ->
     assert (status["rows"], status["observedTime"]) == (7, "2026-01-01T12:00:00Z")
 
 
+class TestAClockThatWentBack:
+    """A run told at an hour that has not been yet: whoever reads the same or newer metadata now is believed."""
+
+    ahead = told(RunKind.LOAD, HOUR, rows=5, metadata=mark(5))
+
+    def test_what_a_run_told_before_is_still_the_newest(self) -> None:
+        before = told(RunKind.OBSERVE, rows=4, metadata=mark(4))
+        for pods in permutations((self.ahead, before)):
+            status = status_after(*pods)
+            assert (status["rows"], status["observedTime"]) == (5, "2026-01-01T12:00:00Z")
+
+    @pytest.mark.parametrize("version", [5, 6])
+    def test_a_run_that_reads_no_older_metadata_now_replaces_it(self, version: int) -> None:
+        known = subject(objects.observed_table(), status_after(self.ahead, now=START + HOUR))
+        after = told(RunKind.OBSERVE, rows=6, metadata=mark(version))
+        for pods in permutations((self.ahead, after)):
+            status = status_after(*pods, table=known)
+            assert (status["rows"], status["observedTime"]) == (6, "2026-01-01T12:00:00Z")
+
+    def test_it_does_not_answer_for_a_commit_of_now(self) -> None:
+        done = {"tableUid": "uid-flights", "snapshotId": "77", "segment": 9, "completionTime": "2026-01-01T11:59:00Z"}
+        jobs = (job_world(status={**done, "conditions": [condition("Complete", "True", "Committed")]}),)
+        early = told(RunKind.OBSERVE, metadata=mark(5))
+        status = status_after(early, self.ahead, jobs=jobs)
+        assert has_unreported_commits(subject(objects.observed_table(), status))
+
+
 class TestIndexes:
     def test_a_run_that_read_the_index_before_its_reindex_does_not_count(self) -> None:
         index = index_world(objects.index(suspend=True)).index

@@ -242,7 +242,9 @@ def find_entering(world: IndexWorld, status: SecondaryIndexStatus) -> Finding | 
     writer = next((pod for pod in world.pods if pod.live and pod.operation in _ENTERING), None)
     if writer is None or writer.created is None:
         return None
-    before = find_observation(status.table_uid, (pod for pod in world.pods if _ended_by(pod, writer.created)))
+    before = find_observation(
+        status.table_uid, (pod for pod in world.pods if _ended_by(pod, writer.created)), world.setting.now
+    )
     oldest = min(status.missing_segments, default=status.table_sequence_number + 1)
     if before is None or oldest <= before.state.sequence_number:
         return None

@@ -45,7 +45,7 @@ def seen(world: IndexWorld) -> SecondaryIndexStatus:
     """The status with what is known of the table and with the newest state that a finished run told."""
     status = with_identity(world, world.index.status)
     uid, now = world.index.meta.uid, world.setting.now
-    observation = find_observation(status.table_uid, world.pods, uid)
+    observation = find_observation(status.table_uid, world.pods, now, uid)
     if observation is None:
         return with_empty_table(world, status)
     known = remembered(status.observed_time, status.metadata, status.index_metadata)

@@ -85,10 +85,10 @@ def with_observation(
     ``schema_changed``: a change run of ours just ended, so another schema than the remembered one is as it should be.
     """
     managed = table.spec.management is Management.MANAGED
-    observation = find_observation(table.meta.uid, world.pods)
+    now, known = world.setting.now, remembered(status.observed_time, status.metadata)
+    observation = find_observation(table.meta.uid, world.pods, now)
     if observation is None or (managed and status.applied_generation == 0):
         return status
-    now, known = world.setting.now, remembered(status.observed_time, status.metadata)
     # A later run that read older metadata has looked all the same.
     looked = replace(status, observed_time=last_look(status.observed_time, observation, now))
     if not is_newer(observation, known, now):
@@ -233,7 +233,7 @@ def find_unreported(world: TableWorld, status: TableStatus) -> str | None:
     ended, looked = parse_time(last.completion_time), past_time(status.observed_time, world.setting.now)
     if ended is None or world.table is None:
         return None
-    doubt = may_miss(ended, world.table.meta.uid, world.pods)
+    doubt = may_miss(ended, world.table.meta.uid, world.pods, world.setting.now)
     # Until a run reports that began after it
     was_unreported = doubt is None and status.untold_time == last.completion_time
     return last.completion_time if doubt or was_unreported or looked is None or looked < ended else None

@@ -1,8 +1,9 @@
 """The newest state of a table or an index that any finished run told.
 
 Runs that end in the same second, or in another order than they read the table, tell different metadata of it: the
-metadata itself says which is newer, the time decides only where it does not. Called by the deciders of tables and
-indexes. Pure.
+metadata itself says which is newer, the time decides only where it does not. What a run told at a time that has not
+been yet (the clock went back) is as good, and its time says nothing. Called by the deciders of tables and indexes.
+Pure.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Observation:
         return decode(SeenMetadata, {**encode(metadata), "time": format_time(self.time)})
 
 
-def find_observation(table_uid: str, pods: Iterable[PodFacts], index_uid: str | None = None) -> Observation | None:
+def find_observation(
+    table_uid: str, pods: Iterable[PodFacts], now: datetime, index_uid: str | None = None
+) -> Observation | None:
     """The newest observation of the table (and of the index when one is named)."""
     found = [
         observation
@@ -62,12 +65,13 @@ def find_observation(table_uid: str, pods: Iterable[PodFacts], index_uid: str | 
         if index_uid is None or observation.index(index_uid) is not None
     ]
     newest: Observation | None = None
-    for observation in sorted(found, key=_order):
-        if newest is None or _supersedes(observation, newest.sighting(index_uid), index_uid):
+    for observation in sorted(found, key=lambda each: (not _is_future(each.time, now), *_order(each))):
+        if newest is None or _supersedes(observation, newest.sighting(index_uid), now, index_uid):
             newest = observation
     if newest is None:
         return None
-    return Observation(newest.state, newest.time, newest.begun, looked=max(each.time for each in found))
+    looks = [each.time for each in found if not _is_future(each.time, now)] or [newest.time]
+    return Observation(newest.state, newest.time, newest.begun, looked=max(looks))
 
 
 def remembered(observed_time: str | None, *marks: SeenMetadata | None) -> Sighting:
@@ -83,9 +87,9 @@ def remembered(observed_time: str | None, *marks: SeenMetadata | None) -> Sighti
 
 def is_newer(observation: Observation, known: Sighting, now: datetime, index_uid: str | None = None) -> bool:
     """Whether the observation is not older than what a status holds. A status of the future is wrong, so it is."""
-    if any(moment is not None and moment > now + CLOCKS for moment in (known.read, known.looked)):
+    if any(moment is not None and _is_future(moment, now) for moment in (known.read, known.looked)):
         return True
-    return _supersedes(observation, known, index_uid)
+    return _supersedes(observation, known, now, index_uid)
 
 
 def last_look(known: str | None, observation: Observation, now: datetime) -> str:
@@ -94,15 +98,22 @@ def last_look(known: str | None, observation: Observation, now: datetime) -> str
     return known if known and before is not None and before >= observation.looked else format_time(observation.looked)
 
 
-def may_miss(moment: datetime, table_uid: str, pods: Iterable[PodFacts]) -> bool | None:
+def may_miss(moment: datetime, table_uid: str, pods: Iterable[PodFacts], now: datetime) -> bool | None:
     """Whether runs that told of the table after ``moment`` may all have read it before. None: no run told after it.
 
     An observe run reads many tables, each at some time between its begin and its end; others read theirs when they end.
     """
-    told = [(pod, one) for pod in pods for one in _observations(table_uid, (pod,)) if one.time >= moment]
+    pairs = [(pod, one) for pod in pods for one in _observations(table_uid, (pod,)) if one.time >= moment]
+    # Of a clock that went back since, nobody can say what its times were before.
+    told = [(pod, one) for pod, one in pairs if not _is_future(one.time, now) or _is_future(moment, now)]
     if not told:
         return None
     return all(pod.operation == RunKind.OBSERVE and one.begun is not None and one.begun < moment for pod, one in told)
+
+
+def _is_future(moment: datetime, now: datetime) -> bool:
+    """Whether no clock that is right can have said so yet."""
+    return moment > now + CLOCKS
 
 
 def _order(observation: Observation) -> tuple[datetime, datetime, int, int]:
@@ -110,10 +121,12 @@ def _order(observation: Observation) -> tuple[datetime, datetime, int, int]:
     return (observation.time, observation.begun or observation.time, metadata.version, metadata.updated_ms)
 
 
-def _supersedes(new: Observation, known: Sighting, index_uid: str | None) -> bool:
+def _supersedes(new: Observation, known: Sighting, now: datetime, index_uid: str | None) -> bool:
     if known.read is None or known.looked is None:
         return True
     order = _compare(new.sighting(index_uid).marks, known.marks)
+    if _is_future(known.read, now) and not _is_future(new.time, now):
+        return order >= 0
     if order < 0:
         # A table may go back (a restored catalog), and a status may lie: a run that began well after the other ended
         # has seen what is there now.
