@@ -6,6 +6,7 @@ finalizer and posts no Event.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,6 +38,8 @@ class Watch:
 
 async def run_watch(watch: Watch, namespaces: tuple[str, ...], probe_port: int) -> None:
     """Watch until SIGTERM (returns). Raises when a watch stream cannot be kept up. ``probe_port`` 0: no probe."""
+    # Without it kopf asks for the name of its user, and containers run as users that have none. It has no peers here.
+    os.environ.setdefault("POD_ID", "skipstone-operator")
     await kopf.operator(
         registry=build_registry(watch),
         settings=kopf.OperatorSettings(),

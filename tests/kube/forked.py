@@ -7,6 +7,7 @@ Importing it takes two seconds of a core, and the tests of this folder start doz
 from __future__ import annotations
 
 import functools
+import getpass
 import multiprocessing
 import os
 import sys
@@ -54,12 +55,18 @@ class ForkedOperator:
         self._process.terminate()
 
 
+def _nameless() -> str:
+    raise KeyError("getpwuid(): uid not found: 54321")
+
+
 def _operate(environment: dict[str, str], log: str) -> None:
     import skipstone_operator.__main__ as program
     from skipstone_operator.runtime.lease import LeaseTiming
 
     # On a machine with more to do than it can, no operator ends because its Lease was renewed late.
     program.Lease = functools.partial(program.Lease, timing=LeaseTiming(give_up=600.0))
+    # As in a container whose user no passwd names.
+    getpass.getuser = _nameless
     os.environ.clear()
     os.environ.update(environment)
     with Path(log).open("ab") as out:
