@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import skipstone
+from skipstone.lakes import LakeReader
+from skipstone_local.lake.opening import open_lake
+from skipstone_local.owners import ForeignFolder
 from skipstone_local.places import RootFolder
+from skipstone_local.server import serving
 from skipstone_local.up.entry import BadRoot, check_root
 
 
@@ -47,3 +55,61 @@ def test_an_empty_folder_can_be_moved(tmp_path: Path) -> None:
     root.origin.write_text("/elsewhere")
     root.claim("default", "lake").mkdir(parents=True)
     check_root(root)
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def user(uid: int) -> Iterator[None]:
+    """This process is that user's inside the block."""
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
+class TestAnotherUser:
+    """What a user leaves in a folder of another, the other can neither read nor change."""
+
+    @pytest.fixture
+    def place(self) -> Iterator[Path]:
+        """A folder that all users reach."""
+        with tempfile.TemporaryDirectory() as made:
+            Path(made).chmod(0o777)
+            yield Path(made)
+
+    def make(self, place: Path, mode: int) -> RootFolder:
+        root = RootFolder(place / "lake")
+        root.path.mkdir(mode=mode)
+        root.lock.touch(mode=0o600)
+        return root
+
+    def test_root_leaves_nothing_in_the_folder_of_a_user(self, place: Path) -> None:
+        with user(NOBODY):
+            root = self.make(place, 0o700)
+        with pytest.raises(BadRoot, match=r"is the folder of user nobody, .* as user root: run it as user nobody, or"):
+            check_root(root)
+        with pytest.raises(ForeignFolder, match="user nobody"), serving(root.path):
+            pass
+        with pytest.raises(skipstone.LakeError, match="runs as user root: open another folder"):
+            skipstone.open(root.path)
+        assert [path.name for path in root.path.iterdir()] == ["lock"]
+        with user(NOBODY):
+            check_root(root)
+
+    @pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
+    def test_a_user_is_told_whose_folder_it_is(self, place: Path, mode: int) -> None:
+        root = self.make(place, mode)
+        root.path.chmod(mode)
+        with user(NOBODY), pytest.raises(BadRoot, match=r"is the folder of user root, .*: run it as user root"):
+            check_root(root)
+        check_root(root)
+
+    def test_a_folder_behind_a_closed_one_is_an_error_of_the_lake(self, place: Path) -> None:
+        closed = place / "closed"
+        closed.mkdir(mode=0o700)
+        with user(NOBODY), pytest.raises(skipstone.LakeError, match=r"denied.*: open a folder that you can write to"):
+            open_lake(closed / "lake", LakeReader())

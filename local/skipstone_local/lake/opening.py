@@ -17,7 +17,7 @@ from skipstone_local.client.manifests import read_manifests
 from skipstone_local.client.objects import Objects, Selection
 from skipstone_local.lake.lakes import Lake, LakeParts, make_lake
 from skipstone_local.lake.reading import TableReader
-from skipstone_local.lake.serving import NOT_SERVED, LakeService
+from skipstone_local.lake.serving import NOT_SERVED, WAY_OUT, LakeService
 from skipstone_local.lake.settling import Requests
 from skipstone_local.places import RootFolder
 from skipstone_local.up.entry import BadRoot, check_root
@@ -52,6 +52,8 @@ def open_lake(
         check_root(root)
     except BadRoot as error:
         raise LakeError("InvalidSpec", error.sentence, "open another folder") from error
+    except OSError as error:
+        raise LakeError(NOT_SERVED, f"{path} cannot be served: {error}", WAY_OUT) from error
     with ExitStack() as failing:
         service = LakeService(root)
         service.start()

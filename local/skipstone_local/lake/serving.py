@@ -18,6 +18,7 @@ from skipstone_local.places import RootFolder
 SERVES, SERVED = "serves", "served by another process"
 #: The reason of errors about a folder that nobody serves.
 NOT_SERVED = "NotServed"
+WAY_OUT = "open a folder that you can write to"
 CHILD = "skipstone_local.lake.child"
 #: How long the process gets to end by itself.
 END_SECONDS = 30.0
@@ -41,9 +42,7 @@ class LakeService:
         try:
             process = self._begin()
         except OSError as error:
-            raise LakeError(
-                NOT_SERVED, f"{self.root.path} cannot be served: {error}", "open a folder that you can write to"
-            ) from error
+            raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {error}", WAY_OUT) from error
         said = process.stdout.readline().strip() if process.stdout else ""
         if said == SERVES:
             self.process = process

@@ -21,6 +21,7 @@ import uvicorn
 import yaml
 
 from skipstone_local.admission import Admission
+from skipstone_local.owners import require_own
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.server.app import build_app
 from skipstone_local.server.certificates import ensure_certificate, write_private
@@ -75,9 +76,10 @@ def serving(root: Path) -> Iterator[Path]:
     """Serve the root folder in a thread until the end; gives the kubeconfig.
 
     The port and the token stay those of the server before, if the port is free: drivers that outlived it go on.
-    Raises AlreadyServed, ForeignLayout, OSError.
+    Raises AlreadyServed, ForeignFolder, ForeignLayout, OSError.
     """
     folder = find_root(root)
+    require_own(folder)
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(folder.lock):
         ensure_certificate(folder)

@@ -16,6 +16,7 @@ from typing import Any
 
 from skipstone_cli.errors import CliError
 
+from skipstone_local.owners import ForeignFolder, require_own
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.up.operators import OperatorProcess
 
@@ -91,6 +92,10 @@ def check_root(folder: RootFolder) -> RootFolder:
             f"{str(folder.path)!r} cannot be the folder of tables, since addresses of files cannot hold {misread[0]!r}",
             "choose another by --root or SKIPSTONE_LOCAL",
         )
+    try:
+        require_own(folder)
+    except ForeignFolder as error:
+        raise BadRoot(error.sentence, error.way_out) from error
     origin = folder.origin.read_text() if folder.origin.exists() else ""
     if origin and origin != str(folder.path.resolve()) and any(folder.path.glob("claims/*/*/*")):
         raise BadRoot(
