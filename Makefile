@@ -9,8 +9,8 @@ TEST_GOAL := 1200
 RANDOM_MODULES := $(addprefix tests/unit/test_, query_random.py merges_random.py funnel_random.py \
 	schedule_histories.py reader_pages.py splicing.py queue.py feeds_random.py sql2merge_random.py)
 # Modules that take long for what they add to the others of tests/unit.
-LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.py sbom.py demo_replay.py \
-	manifest_decodes.py serving_process.py)
+LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py reconcile_clocks.py merge_memory.py sbom.py \
+	demo_replay.py manifest_decodes.py serving_process.py)
 # What is run against the oldest and the newest Kubernetes that is pinned, besides the one of the cluster.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py planning_server.py)
@@ -143,7 +143,7 @@ test-local: setup ## The main job on this machine without a cluster, and deaths 
 test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
-test-kube-local: setup cluster-tools ## The same tests, against the server of skipstone local
+test-kube-local: setup cluster-kubectl ## The same tests, against the server of skipstone local
 	SKIPSTONE_API=local $(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
@@ -207,10 +207,10 @@ soak-text: setup ## Random Csv and Json, read by the driver and by Spark, cell b
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/spark/test_text_driver.py
 
 soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/kube/test_kill_operator.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/unit/test_reconcile_clocks.py tests/kube/test_kill_operator.py
 
-soak-kill-local: setup cluster-tools ## The same against the server of `skipstone local`: more than 300 deaths (SKIPSTONE_SOAK_ROUNDS)
-	SKIPSTONE_API=local SKIPSTONE_ALL_CASES=1 SKIPSTONE_SOAK_ROUNDS=$${SKIPSTONE_SOAK_ROUNDS:-3} $(PYTHON_ENV)/pytest -q -s tests/kube/test_kill_operator.py
+soak-kill-local: setup cluster-kubectl ## The same against the server of `skipstone local`: more than 300 deaths (SKIPSTONE_SOAK_ROUNDS)
+	SKIPSTONE_API=local SKIPSTONE_ALL_CASES=1 SKIPSTONE_SOAK_ROUNDS=$${SKIPSTONE_SOAK_ROUNDS:-4} $(PYTHON_ENV)/pytest -q -s tests/kube/test_kill_operator.py
 
 soak-admission: setup cluster-tools ## Random manifests judged by a kube-apiserver and by `skipstone local`
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/kube/test_local_admission.py tests/kube/test_local_admission_random.py tests/kube/test_local_admission_schema.py

@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     simple: list[tuple[str, str, Command]] = [
         ("tools", "build every program", build_every_tool),
+        ("kubectl", "build kubectl alone", build_kubectl),
         ("releases", "build the API server of every pinned release of Kubernetes", build_every_release),
         ("kube-up", "start a Kubernetes API without a node", kube_up),
         ("kube-down", "stop it", kube_down),
@@ -98,6 +99,10 @@ def _add_volume_commands(commands: argparse._SubParsersAction[argparse.ArgumentP
 
 def build_every_tool(_: argparse.Namespace) -> None:
     build_tools((*ALL, *FOR_TESTS))
+
+
+def build_kubectl(_: argparse.Namespace) -> None:
+    build_tools(("kubectl",))
 
 
 def build_every_release(_: argparse.Namespace) -> None:

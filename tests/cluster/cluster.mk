@@ -6,7 +6,7 @@ export STORAGE
 WITH_S3 := $(if $(filter s3,$(STORAGE)),--s3)
 
 .PHONY: cluster cluster-down cluster-reset cluster-check-clean cluster-images cluster-smoke cluster-tools cluster-purge
-.PHONY: kube-up kube-down
+.PHONY: cluster-kubectl kube-up kube-down
 
 cluster: ## Start the local Kubernetes with the project's images
 	@$(CLUSTER_CLI) up $(WITH_S3)
@@ -28,6 +28,9 @@ cluster-smoke: ## Run a Spark driver with one executor on the cluster
 
 cluster-tools: ## Build the Kubernetes programs from their pinned modules
 	@$(CLUSTER_CLI) tools
+
+cluster-kubectl: ## Build kubectl alone: tests against the server of `skipstone local` need no other program
+	@$(CLUSTER_CLI) kubectl
 
 cluster-purge: ## Stop it and remove everything that was built for it
 	@$(CLUSTER_CLI) purge

@@ -12,6 +12,7 @@ import asyncio
 import gc
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -91,8 +92,11 @@ async def kill_during(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path
     try:
         await lab.until(lambda: work.ready() and lab.is_quiet(), "ready")
         outcome.writes = await carry_out(lab, work, Plan(0, Moment.BEFORE), 0)
-        for number, plan in enumerate(choose_plans(outcome.writes, turn(len(Moment))), start=1):
+        plans = choose_plans(outcome.writes, turn(len(Moment)))
+        for number, plan in enumerate(plans, start=1):
+            begin = time.monotonic()
             await carry_out(lab, work, plan, number)
+            print(f"{kind} {number} of {len(plans)}: {plan}, {time.monotonic() - begin:.1f} s", flush=True)
             outcome.plans += 1
             outcome.fired += lab.proxy.fired.is_set()
         outcome.violations, outcome.endings = lab.kubelet.violations, lab.unexplained
