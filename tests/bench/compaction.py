@@ -28,6 +28,7 @@ from tests.bench import compaction_tables as tables
 from tests.bench.compaction_tables import KEYS, Bed
 from tests.bench.lineitem import ROOT, Lineitem, iceberg_session, say
 from tests.bench.peers import AGGREGATE, ICEBERG, is_wanted, keep
+from tests.bench.processes import cpu_seconds
 
 RESULTS = ROOT / "build" / "bench" / "compaction.jsonl"
 #: Orders in calls of Iceberg's procedures are read by these.
@@ -152,12 +153,12 @@ def _compacted(bed: Bed, spark: SparkSession, case: Case, target: int) -> tuple[
     for name in ("ours", "peer"):
         for one in (name, *(bed.index_names(name) if case.indexed else ())):
             bed.restore(one)
-    begun = tables.cpu_seconds()
+    begun = cpu_seconds()
     wall = bed.compact("ours", target, case.sort_by, indexed=case.indexed)
-    ours = Cost(wall, tables.cpu_seconds() - begun)
-    begun = tables.cpu_seconds()
+    ours = Cost(wall, cpu_seconds() - begun)
+    begun = cpu_seconds()
     wall = _rewritten(spark, bed, case, target) + (bed.reindex("peer") if case.indexed else 0)
-    peer = Cost(wall, tables.cpu_seconds() - begun)
+    peer = Cost(wall, cpu_seconds() - begun)
     held = {_content(spark, bed.sql(name)) for name in ("ours", "peer")}
     if len(held) != 1:
         raise RuntimeError(f"{case.name}: the rows differ: {held}")

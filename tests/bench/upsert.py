@@ -3,19 +3,21 @@
 Both tables begin with the rows of the same files, in SQLite catalogs on this disk. Then the same changes, nine keys of
 ten known and one new, go into each of them: as an Arrow table, by one call, timed from its begin to its end; ours with
 the object, the driver's start and all. After each pair, the rows of both tables are compared with a merge by DuckDB.
-PyIceberg runs in a process of its own that is ended after `--bound` seconds: its time is then given as "at least", and
-it is not asked for more keys. Prints a table and writes build/bench/upsert.jsonl.
+PyIceberg runs in a process of its own that is ended after `--bound` seconds, or above `--memory` GiB: its time is then
+given as "at least", and it is not asked for more keys. Prints how far it is, then a table of times by the clock,
+processor seconds and the peak of memory (RSS) of the processes that do the work; writes build/bench/upsert.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ import pyarrow.parquet as pq
 import skipstone
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+
+from tests.bench.processes import cpu_seconds, resident_bytes, watching_children
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "bench" / "upsert.jsonl"
@@ -36,6 +40,10 @@ COLUMNS = """
 """
 #: A number that makes keys out of numbers: every number gets another one, and neighbors lie far apart.
 SPREAD, MODULUS = 2654435761, 1 << 32
+#: Our table for each way to merge.
+MODES = {"copy-on-write": "bench.orders", "merge-on-read": "bench.marked"}
+#: Seconds between two looks at PyIceberg's process, and between two lines about it.
+LOOK, LINE = 1.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,24 @@ class Bed:
         return self.folder / f"expected-{keys}.parquet"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What one merge took. ``cut``: why it was ended before its end, with what it had taken until then."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: int
+    cut: str = ""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When PyIceberg's process is ended."""
+
+    seconds: float
+    gib: float
+
+
 def main() -> None:
     """Measure each number of keys on both sides."""
     options = _options()
@@ -68,18 +94,23 @@ def main() -> None:
         print(json.dumps(_upsert(**json.loads(options.upsert))))
         return
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    bounds = Bounds(options.bound, options.memory)
     with tempfile.TemporaryDirectory(prefix="bench-upsert-", dir=options.work) as work:
-        lines = _measure(Bed(Path(work), options.rows, options.appends), options.keys, options.bound)
+        lines = _measure(Bed(Path(work), options.rows, options.appends), options.keys, bounds)
     RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    print(f"{'keys':>9} {'rows':>11} {'files':>6} {'skipstone s':>12} {'pyiceberg s':>12} {'ratio':>8}")
+    print(f"{'keys':>9} {'table':>14} {'files':>6} {'skipstone':>28} {'pyiceberg':>28} {'ratio':>8} {'CPU':>8}")
     for line in lines:
-        least = "" if line["finished"] else ">= "
-        peer, ratio = f"{least}{line['pyiceberg_s']:.1f}", f"{least}{line['ratio']:.1f}"
-        sizes = f"{line['keys']:>9} {line['rows']:>11} {line['files']:>6}"
-        print(f"{sizes} {line['skipstone_s']:>12.1f} {peer:>12} {ratio:>8}")
+        least = ">= " if line["pyiceberg"]["cut"] else ""
+        ratios = "".join(f" {least + format(line[name], '.1f'):>8}" for name in ("ratio", "cpu_ratio"))
+        costs = f"{_shown(line['skipstone']):>28} {least + _shown(line['pyiceberg']):>28}"
+        print(f"{line['keys']:>9} {line['mode']:>14} {line['files']:>6} {costs}{ratios}")
     print(f"goal: {GOAL:.0f}x; rows equal to a merge by DuckDB on every side that finished")
-    if missed := [line["keys"] for line in lines if line["ratio"] < GOAL]:
-        sys.exit(f"the goal is missed with {', '.join(map(str, missed))} keys")
+    if missed := [f"{line['keys']} ({line['mode']})" for line in lines if line["ratio"] < GOAL]:
+        sys.exit(f"the goal is missed with {', '.join(missed)} keys")
+
+
+def _shown(cost: dict[str, Any]) -> str:
+    return f"{cost['seconds']:.1f} s ({cost['cpu_seconds']:.0f} CPU) {cost['peak_mib']} MiB"
 
 
 def _options() -> argparse.Namespace:
@@ -87,37 +118,57 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--appends", type=int, default=40)
     parser.add_argument("--keys", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--bound", type=float, default=3600.0, help="seconds for one upsert of PyIceberg")
+    parser.add_argument("--bound", type=float, default=3600.0, help="seconds for PyIceberg; 0: leave it out")
+    parser.add_argument("--memory", type=float, default=16.0, help="GiB for one upsert of PyIceberg")
     parser.add_argument("--work", help="a folder on the disk to measure")
     parser.add_argument("--upsert", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _measure(bed: Bed, keys: list[int], bound: float) -> list[dict[str, Any]]:
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _measure(bed: Bed, keys: list[int], bounds: Bounds) -> list[dict[str, Any]]:
+    _say(f"rows: {bed.rows} in {bed.appends} files, and what DuckDB makes of them")
     _lay(bed, keys)
-    peer = _lay_peer(bed)
-    lines, goes_on = [], True
+    lines: list[dict[str, Any]] = []
     with skipstone.open(bed.folder / "lake") as lake:
-        lake.table("bench.orders", pq.read_schema(bed.parts()[0]))
-        lake.load("bench.orders", bed.parts())
+        for mode, name in MODES.items():
+            _say(f"Skipstone: load, {mode}")
+            properties = {"write.merge.mode": mode}
+            lake.table(name, pq.read_schema(bed.parts()[0]), properties=properties)
+            lake.load(name, bed.parts())
+        peer = _lay_peer(bed) if bounds.seconds else None
         for count in keys:
-            changes = pq.read_table(bed.changes(count))
-            begin = time.perf_counter()
-            merged = lake.merge(changes, into="bench.orders", keys="id")
-            ours = time.perf_counter() - begin
-            _compare(lake.read("bench.orders"), bed.expected(count), "Skipstone")
-            theirs, finished = _upsert_in_bound(bed, count, bound) if goes_on else (bound, False)
-            if finished:
-                peer = peer.refresh()
-                _compare(peer.scan().to_arrow(), bed.expected(count), "PyIceberg")
-            goes_on = finished
-            lines.append({
-                "keys": count, "rows": bed.rows, "files": merged.files_total, "rewritten": merged.files_rewritten,
-                "skipstone_s": ours, "pyiceberg_s": theirs, "finished": finished, "ratio": theirs / ours,
-                "driver": merged.duration,
-            })  # fmt: skip
-            print(json.dumps(lines[-1]), flush=True)
+            merged = {mode: _merge(lake, name, bed, count) for mode, name in MODES.items()}
+            theirs = Cost(bounds.seconds, 0.0, 0, "not asked")
+            if peer is not None:
+                theirs = _upsert_in_bounds(bed, count, bounds)
+                _say(f"PyIceberg: {count} keys, {_shown(asdict(theirs))} {theirs.cut}")
+            if peer is not None and not theirs.cut:
+                _compare(peer.refresh().scan().to_arrow(), bed.expected(count), "PyIceberg")
+            peer = None if theirs.cut else peer
+            for mode, (ours, files) in merged.items():
+                lines.append({
+                    "keys": count, "mode": mode, "rows": bed.rows, "files": files,
+                    "skipstone": asdict(ours), "pyiceberg": asdict(theirs),
+                    "ratio": theirs.seconds / ours.seconds, "cpu_ratio": theirs.cpu_seconds / ours.cpu_seconds,
+                })  # fmt: skip
+                print(json.dumps(lines[-1]), flush=True)
     return lines
+
+
+def _merge(lake: Any, name: str, bed: Bed, keys: int) -> tuple[Cost, int]:
+    """What our merge took, and how many files the table had; fails unless its rows are right."""
+    changes = pq.read_table(bed.changes(keys))
+    with watching_children() as peak:
+        used, begin = cpu_seconds(), time.perf_counter()
+        merged = lake.merge(changes, into=name, keys="id")
+        cost = Cost(time.perf_counter() - begin, cpu_seconds() - used, peak.size >> 20)
+    _say(f"Skipstone: {keys} keys into {name}, {_shown(asdict(cost))}, of which the driver {merged.duration}")
+    _compare(lake.read(name), bed.expected(keys), f"{name} of Skipstone")
+    return cost, merged.files_total
 
 
 def _lay(bed: Bed, keys: list[int]) -> None:
@@ -150,8 +201,10 @@ def _lay_peer(bed: Bed) -> Table:
     catalog = _peer_catalog(bed.uri)
     catalog.create_namespace("bench")
     table = catalog.create_table("bench.orders", pq.read_schema(bed.parts()[0]))
-    for part in bed.parts():
+    for number, part in enumerate(bed.parts(), 1):
         table.append(pq.read_table(part))
+        if number % 10 == 0 or number == bed.appends:
+            _say(f"PyIceberg: append {number} of {bed.appends}")
     return table
 
 
@@ -160,28 +213,44 @@ def _peer_catalog(uri: str) -> SqlCatalog:
     return SqlCatalog("peer", uri=uri, warehouse=f"file://{folder}")
 
 
-def _upsert_in_bound(bed: Bed, keys: int, bound: float) -> tuple[float, bool]:
-    """Seconds that the upsert took, and whether it ended within its bound."""
+def _upsert_in_bounds(bed: Bed, keys: int, bounds: Bounds) -> Cost:
+    """What the upsert took, or had taken when it left its bounds."""
     given = json.dumps({"uri": bed.uri, "changes": str(bed.changes(keys))})
     command = [sys.executable, "-m", "tests.bench.upsert", "--upsert", given]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=bound, check=True)
-    except subprocess.TimeoutExpired:
-        return bound, False
-    return json.loads(done.stdout.splitlines()[-1])["seconds"], True
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        begin, peak, line = time.perf_counter(), 0, LINE
+        try:
+            while process.poll() is None:
+                seconds, size = time.perf_counter() - begin, resident_bytes(process.pid) >> 20
+                now = Cost(seconds, cpu_seconds(process.pid), peak := max(peak, size))
+                if seconds > bounds.seconds:
+                    return replace(now, cut="cut: time")
+                if size > bounds.gib * 1024:
+                    return replace(now, cut="cut: memory")
+                if seconds > line:
+                    _say(f"PyIceberg: {keys} keys, {_shown(asdict(now))} until now")
+                    line += LINE
+                time.sleep(LOOK)
+        finally:
+            process.kill()
+        said = process.stdout.read() if process.stdout else ""
+        if process.returncode:
+            return replace(now, cut=f"ended with {process.returncode}")
+    return Cost(**json.loads(said.splitlines()[-1]))
 
 
-def _upsert(uri: str, changes: str) -> dict[str, float]:
+def _upsert(uri: str, changes: str) -> dict[str, Any]:
     """One upsert, in a process of its own; imports and the read of the changes are not counted."""
     table, rows = _peer_catalog(uri).load_table("bench.orders"), pq.read_table(changes)
-    begin = time.perf_counter()
+    begin, used = time.perf_counter(), time.process_time()
     table.upsert(rows, join_cols=["id"])
-    return {"seconds": time.perf_counter() - begin}
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
+    return asdict(Cost(seconds, used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10))
 
 
 def _compare(found: pa.Table, expected: Path, who: str) -> None:
     """Fail unless the rows are those of the file, each as often."""
-    with duckdb.connect() as base:
+    with duckdb.connect(config={"memory_limit": "4GB"}) as base:
         base.register("found", found)
         wanted = f"select id, customer, price, note from '{expected}'"
         columns = "select id, customer, price, note from found"
