@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import sqlite3
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+import skipstone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone_local.places import RootFolder
@@ -274,3 +276,26 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ForeignLayout, match="name another folder, or move this file away"), serving(tmp_path):
         pass
     assert (tmp_path / "objects.db").read_bytes() == b"something else" * 100
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "objects.db")) as other:
+        other.execute("CREATE TABLE objects (mine TEXT)")
+    before = (tmp_path / "objects.db").read_bytes()
+    with pytest.raises(ForeignLayout, match="is a database of another program: name another folder"), serving(tmp_path):
+        pass
+    assert (tmp_path / "objects.db").read_bytes() == before
+
+
+def test_a_folder_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        pass
+    with closing(sqlite3.connect(tmp_path / "objects.db")) as later:
+        later.execute("PRAGMA user_version = 2")
+    before = (tmp_path / "objects.db").read_bytes()
+    sentence = "has layout 2, and this release of Skipstone knows up to 1: install the release that wrote it"
+    with pytest.raises(ForeignLayout, match=sentence), serving(tmp_path):
+        pass
+    with pytest.raises(skipstone.LakeError, match=sentence):
+        skipstone.open(tmp_path)
+    assert (tmp_path / "objects.db").read_bytes() == before

@@ -48,8 +48,11 @@ def connect(path: Path) -> sqlite3.Connection:
         (layout,) = connection.execute("PRAGMA user_version").fetchone()
         if layout > LAYOUT:
             raise ForeignLayout(
-                f"{path} has layout {layout}, and this release knows {LAYOUT}: install a newer release of Skipstone"
+                f"{path} has layout {layout}, and this release of Skipstone knows up to {LAYOUT}: install the release "
+                "that wrote it, or a later one"
             )
+        if not layout and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise ForeignLayout(f"{path} is a database of another program: name another folder, or move this file away")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(f"BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {LAYOUT}; COMMIT;")
