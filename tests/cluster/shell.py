@@ -5,46 +5,86 @@ Used by every module here. A failed command becomes a ClusterError that names th
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
 
 Words = Sequence[str | Path]
+#: Titles and begins of the stages that run, by what tells that one is done; the first one first.
+_running: dict[threading.Event, tuple[str, float]] = {}
+_terminal = threading.Lock()
+
+
+class _Used(threading.local):
+    """Processor seconds of the programs that the thread ran to their end."""
+
+    seconds = 0.0
+
+
+_used = _Used()
 
 
 @contextmanager
 def stage(title: str) -> Iterator[None]:
-    """Print `title` with its running time: live on a terminal, once at the end elsewhere."""
-    started = time.monotonic()
+    """Print `title` with its time, and that of processors: live on a terminal, once at the end elsewhere.
+
+    Stages may run in several threads. What a daemon does for a stage does not count as its processor time.
+    """
+    started, before = time.monotonic(), _cpu_seconds()
     done = threading.Event()
-    ticker = threading.Thread(target=_tick, args=(title, started, done), daemon=True)
+    ticker = threading.Thread(target=_tick, args=(done,), daemon=True)
+    _running[done] = title, started
     ticker.start()
+    words = "failed after "
     try:
         yield
-    except BaseException:
-        _finish(ticker, done, f"  {title} ... failed after {time.monotonic() - started:.1f} s")
-        raise
-    _finish(ticker, done, f"  {title} ... {time.monotonic() - started:.1f} s")
+        words = ""
+    finally:
+        done.set()
+        ticker.join()
+        del _running[done]
+        took, cpu = time.monotonic() - started, _cpu_seconds() - before
+        _show(f"  {title} ... {words}{took:.1f} s{f' ({cpu:.0f} s of processors)' if cpu >= 1 else ''}\n")
 
 
-def _tick(title: str, started: float, done: threading.Event) -> None:
+def _cpu_seconds() -> float:
+    return time.thread_time() + _used.seconds
+
+
+def _tick(done: threading.Event) -> None:
+    """Keep the running time of all stages on the terminal's last line, as long as this stage is the oldest of them."""
     if not sys.stdout.isatty():
         return
     while not done.wait(1.0):
-        print(f"\r  {title} ... {time.monotonic() - started:.0f} s", end="", flush=True)
+        if next(iter(_running)) is done:
+            now = time.monotonic()
+            _show("  " + ", ".join(f"{title} ... {now - started:.0f} s" for title, started in list(_running.values())))
 
 
-def _finish(ticker: threading.Thread, done: threading.Event, line: str) -> None:
-    done.set()
-    ticker.join()
-    lead = "\r" if sys.stdout.isatty() else ""
-    print(f"{lead}{line}", flush=True)
+def _show(line: str) -> None:
+    with _terminal:
+        # A terminal's last line is written over, as far as it fits.
+        if sys.stdout.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            line = f"\r\033[K{line if line.endswith(chr(10)) else line[:width]}"
+        print(line, end="", flush=True)
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Do `works` in threads side by side. Raises what one of them raised when all have ended."""
+    with ThreadPoolExecutor(max_workers=len(works)) as pool:
+        doing = [pool.submit(work) for work in works]
+    for work in doing:
+        work.result()
 
 
 def run(
@@ -80,12 +120,24 @@ def run_logged(command: Words, log: Path, *, cwd: Path | None = None, env: Mappi
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
-        code = subprocess.run(
-            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
-        ).returncode
+        child = subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        code = _wait(child)
     if code != 0:
         last = log.read_text(errors="replace").strip().splitlines()[-1:]
         raise ClusterError(f"{words[0]} failed with exit code {code}: look into {log} (last line: {' '.join(last)})")
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of `child` when it has ended; what it and its children took of processors is added up."""
+    try:
+        _, status, used = os.wait4(child.pid, 0)
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    _used.seconds += used.ru_utime + used.ru_stime
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, failure: str, pause: float = 0.1) -> None:

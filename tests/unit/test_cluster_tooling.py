@@ -7,10 +7,12 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.layout import SOURCES, StateDir
 from tests.cluster.prerequisites import check_path_length, read_go_version, read_version
 from tests.cluster.processes import Program, find_pid, is_running, read_log_end, start_program, stop_program
-from tests.cluster.shell import run, run_logged, wait_until
+from tests.cluster.shell import at_once, run, run_logged, stage, wait_until
 from tests.cluster.toolchain import build_api_server, read_pin, read_releases
 
 #: A process that starts a program which is to die with it, and ends. To be given the state folder.
@@ -55,6 +57,33 @@ def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
 def test_a_pin_that_is_missing_names_the_module() -> None:
     with pytest.raises(ClusterError, match="does not require example/absent"):
         read_pin(SOURCES / "tools/etcd/go.mod", "example/absent")
+
+
+def test_works_side_by_side_all_end_before_one_that_failed_is_told() -> None:
+    failed, done = threading.Event(), []
+
+    def fail() -> None:
+        failed.set()
+        raise ClusterError("out of luck")
+
+    def go_on() -> None:
+        assert failed.wait(300)
+        done.append("second")
+
+    with pytest.raises(ClusterError, match="out of luck"):
+        at_once(fail, go_on)
+    assert done == ["second"]
+
+
+def test_a_stage_tells_what_its_programs_took_of_processors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    busy = "import time\nwhile time.process_time() < 1.1: pass"
+    with stage("count"):
+        run_logged([sys.executable, "-c", busy], tmp_path / "log")
+    with stage("rest"):
+        run_logged(["true"], tmp_path / "log")
+    counted, rested = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"  count \.\.\. [\d.]+ s \(\d+ s of processors\)", counted)
+    assert re.fullmatch(r"  rest \.\.\. [\d.]+ s", rested)
 
 
 def test_a_release_that_is_not_pinned_names_those_that_are() -> None:
