@@ -9,6 +9,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tests.cluster import residue
 from tests.cluster.bills import write_bills
@@ -23,9 +24,17 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.image_build import build_images
 from tests.cluster.layout import KUBE, NODE, find_shared_cache
 from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
-from tests.cluster.shell import stage
+from tests.cluster.shell import at_once, stage
 from tests.cluster.smoke import run_smoke
-from tests.cluster.toolchain import ALL, FOR_TESTS, STORE_AND_CLIENT, build_api_server, build_tools, read_releases
+from tests.cluster.toolchain import (
+    ALL,
+    FOR_TESTS,
+    STORE_AND_CLIENT,
+    build_api_server,
+    build_tools,
+    read_releases,
+    split_tools,
+)
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
 
@@ -98,7 +107,7 @@ def _add_volume_commands(commands: argparse._SubParsersAction[argparse.ArgumentP
 
 
 def build_every_tool(_: argparse.Namespace) -> None:
-    build_tools((*ALL, *FOR_TESTS))
+    _build_programs((*ALL, *FOR_TESTS))
 
 
 def build_kubectl(_: argparse.Namespace) -> None:
@@ -132,9 +141,8 @@ def kube_down(_: argparse.Namespace) -> None:
 
 def up(chosen: argparse.Namespace) -> None:
     start_runtime(NODE)
-    tags = build_images(s3=chosen.s3)
-    write_bills(tags)
-    import_images(NODE, tags)
+    # Images wait for the network and the disk while programs keep the processors busy.
+    at_once(lambda: _build_programs(ALL), lambda: refresh_images(chosen))
     _say_ready(start_node(NODE))
 
 
@@ -179,6 +187,11 @@ def drop_volume(chosen: argparse.Namespace) -> None:
 
 def print_context(chosen: argparse.Namespace) -> None:
     print(find_context(chosen.which).render_shell())
+
+
+def _build_programs(names: Sequence[str]) -> None:
+    # What a package brings is downloaded beside what is compiled.
+    at_once(*(partial(build_tools, group) for group in split_tools(names)))
 
 
 def _say_ready(plane: ControlPlane) -> None:

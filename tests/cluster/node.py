@@ -26,7 +26,7 @@ from tests.cluster.pki import Subject, issue_certificate, issue_kubeconfig
 from tests.cluster.prerequisites import NODE_PACKAGES, check_cgroups, check_path_length, check_root, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import Words, run, stage, succeeds, wait_until
-from tests.cluster.toolchain import ALL, build_tools, find_tool
+from tests.cluster.toolchain import find_tool
 
 BRIDGE = "skipstone0"
 BRIDGE_IP = "10.244.0.1"
@@ -40,13 +40,15 @@ NODE_READY_SECONDS = 900.0
 
 
 def start_runtime(state: StateDir) -> None:
-    """Start containerd, so that images can be imported. Raises ClusterError while another checkout's node runs."""
+    """Start containerd, so that images can be imported. Raises ClusterError while another checkout's node runs.
+
+    Only Debian's programs are needed.
+    """
     check_root()
     _check_machine_free(state)
     check_path_length(state.root)
     check_cgroups()
     install_packages(NODE_PACKAGES, state.logs / "apt.log")
-    build_tools(ALL)
     if not is_running(state, "containerd"):
         with stage("start containerd"):
             _start_containerd(state)
@@ -68,7 +70,10 @@ def _start_containerd(state: StateDir) -> None:
 
 
 def start_node(state: StateDir) -> ControlPlane:
-    """Start everything else and return the control plane when the node is Ready. containerd must run already."""
+    """Start everything else and return the control plane when the node is Ready.
+
+    containerd must run, and every program must be built.
+    """
     with stage("start the Kubernetes API"):
         residue.remember_settings(state)
         run(["sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"])

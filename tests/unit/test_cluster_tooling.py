@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import layers, residue
+from tests.cluster import layers, residue, shipped
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import SOURCES, StateDir
 from tests.cluster.prerequisites import check_path_length, read_go_version, read_version
 from tests.cluster.processes import Program, find_pid, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import at_once, run, run_logged, stage, wait_until
-from tests.cluster.toolchain import build_api_server, read_pin, read_releases
+from tests.cluster.toolchain import build_api_server, build_tools, read_pin, read_releases
 
 #: A process that starts a program which is to die with it, and ends. To be given the state folder.
 START_AND_END = (
@@ -47,7 +47,7 @@ def test_a_go_mod_without_a_version_says_to_restore_it() -> None:
 
 def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
     assert read_pin(SOURCES / "tools/kubernetes/go.mod", "k8s.io/kubernetes").startswith("v1.")
-    assert read_pin(SOURCES / "tools/etcd/go.mod", "go.etcd.io/etcd/server/v3").startswith("v3.")
+    assert read_pin(SOURCES / "tools/kubernetes/go.mod", "go.etcd.io/etcd/server/v3").startswith("v3.")
     assert read_pin(SOURCES / "tools/helm/go.mod", "helm.sh/helm/v4").startswith("v4.")
     assert read_pin(SOURCES / "tools/versitygw/go.mod", "github.com/versity/versitygw").startswith("v1.")
     assert read_pin(SOURCES / "tools/kstatus/go.mod", "sigs.k8s.io/cli-utils").startswith("v0.")
@@ -56,7 +56,28 @@ def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
 
 def test_a_pin_that_is_missing_names_the_module() -> None:
     with pytest.raises(ClusterError, match="does not require example/absent"):
-        read_pin(SOURCES / "tools/etcd/go.mod", "example/absent")
+        read_pin(SOURCES / "tools/helm/go.mod", "example/absent")
+
+
+def test_the_clients_are_of_the_pinned_versions_however_they_come() -> None:
+    programs = build_tools(["kubectl", "helm"])
+    said = json.loads(run([programs["kubectl"], "version", "--client", "--output", "json"]))
+    kubectl, kubernetes = read_version(said["clientVersion"]["gitVersion"]), read_version(read_releases()[""])
+    assert kubectl[:2] == kubernetes[:2]
+    assert kubectl >= kubernetes
+    helm = run([programs["helm"], "version", "--template", "{{.Version}}"])
+    assert helm
+    assert read_pin(SOURCES / "tools/helm/go.mod", "helm.sh/helm/v4").startswith(helm)
+
+
+def test_a_package_without_the_program_names_the_file_that_pins_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "UV", shutil.which("true"))
+    requirement, target = SOURCES / "tools/helm/helm.x86_64.txt", tmp_path / "helm"
+    with pytest.raises(ClusterError, match=f"the package in {requirement} brings no helm"):
+        shipped.unpack_program(requirement, "helm", target, tmp_path / "log")
+    assert not target.exists()
 
 
 def test_works_side_by_side_all_end_before_one_that_failed_is_told() -> None:
