@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
@@ -24,10 +25,10 @@ from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain
 from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN
 from skipstone.sources.reading import ReadRules, read_source
 from skipstone.sources.text.csvrecords import CsvShape
-from skipstone.sources.text.driver.casts import TextForms, cast_text, null_text, require_patterns
+from skipstone.sources.text.driver.casts import cast_text, null_text, require_patterns
 from skipstone.sources.text.driver.csvcells import csv_cells
 from skipstone.sources.text.driver.sparkonly import SparkNeeded
-from skipstone.sources.text.options import TextOptions, text_options
+from skipstone.sources.text.options import TextForms, TextOptions, text_options
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData
@@ -218,8 +219,15 @@ def test_lines_are_cut_as_spark_cuts_them(tmp_path: Path, spark: SparkSession, o
     random = Random(str(options))
     content = partial(_content, random, options)
     count = cases(60, 1_500)
-    suffixes = (".csv", ".csv", ".csv", ".csv.gz")
+    suffixes = (".csv", ".csv", ".csv", ".csv.gz", ".csv.bz2")
     _judge(spark, tmp_path, SourceFormat.CSV, options, [(content(), random.choice(suffixes)) for _ in range(count)])
+
+
+def _packed(content: bytes, suffix: str) -> bytes:
+    """As the ending says, in two parts one behind the other."""
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}.get(suffix.rpartition(".")[2])
+    half = len(content) // 2
+    return pack(content[:half]) + pack(content[half:]) if pack else content
 
 
 def _judge(
@@ -230,7 +238,7 @@ def _judge(
     mine: dict[str, list[tuple[Any, ...]]] = {}
     for number, (content, suffix) in enumerate(files):
         name = f"{number:05d}{suffix}"
-        (root / name).write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+        (root / name).write_bytes(_packed(content, suffix))
         source = SourceSpec(format=kind, paths=(name,), options=options)
         with suppress(BadData, NotPlainError):
             found = find_plain(list_source(warehouse(root), source), source, schema, LIMITS)

@@ -68,9 +68,10 @@ def _number(random: Random) -> str:
 
 
 def _floating(random: Random) -> str:
-    odd = ("NaN", "nan", "-NaN", "Infinity", "-inf", "+INF", "inf", "1d", "1f", "0x1p3", "1e400", "1e-400", "1_0",
-           "3.4028236e38", "3.4028235677973366e38", "1.17549435e-38", "4.9e-324", "2.2250738585072011e-308", "1e23",
-           "8.41e21", "5e-324", "٣", "1e+5", "-0", "0e0", ".5", "5.", ".", "")  # fmt: skip
+    odd = ("NaN", "nan", "-NaN", "+NaN", "++inf", "Infinity", "-inf", "+INF", "inf", "1d", "1f", "0x1p3", "1e400",
+           "1e-400", "1_0", "3.4028236e38", "3.4028235677973366e38", "1.17549435e-38", "4.9e-324",
+           "2.2250738585072011e-308", "1e23", "8.41e21", "5e-324", "٣", "1e+5", "-0", "0e0",
+           ".5", "5.", ".", "")  # fmt: skip
     return random.choice(odd) if random.random() < 0.3 else random.choice((_number(random), repr(random.random())))
 
 

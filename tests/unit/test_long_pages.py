@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -118,6 +120,63 @@ def test_a_changed_byte_of_a_page_is_found(data: st.DataObject, codec: str, use_
     except (DamagedFileError, OSError):
         return
     assert found == long_rows(20, 3000)["text"].to_pylist(), "a bit of the header that means nothing"
+
+
+PAGED = {"use_dictionary": False, "write_batch_size": 5, "data_page_size": 1, "max_rows_per_page": 5}
+
+
+@given(st.data(), st.sampled_from(["zstd", "snappy", "gzip", "brotli", "none"]))
+@settings(max_examples=cases(60, 1000))
+def test_damage_is_told_as_damage(data: st.DataObject, codec: str) -> None:
+    """What no codec unpacks is not a storage that fails. Without checksums a changed byte may be one of a value."""
+    random = Random(1)
+    rows = pa.table({"k": range(20), "text": [random.randbytes(4500).hex() for _ in range(20)]})
+    options = {"use_dictionary": data.draw(st.booleans()), "write_statistics": False}
+    content = bytearray(written(rows, compression=codec, **options))
+    chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(1)
+    begin, size = chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
+    at = begin + size // 10 + data.draw(st.integers(0, size // 2))  # in the first page, behind its header
+    if data.draw(st.booleans()):
+        content[at : at + size // 10] = bytes(size // 10)
+    else:
+        content[at] ^= 1 << data.draw(st.integers(0, 7))
+    with suppress(DamagedFileError):
+        batches(bytes(content), data.draw(st.permutations(["k", "text"])))
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_column_that_ends_before_the_others_is_told(column: int) -> None:
+    """A bit makes a page of data one of another kind, which is passed by."""
+    content = bytearray(written(long_rows(20, 9000), compression="none", **PAGED))
+    page = pq.read_metadata(io.BytesIO(content)).row_group(0).column(column).data_page_offset
+    assert content[page : page + 2] == b"\x15\x00"
+    content[page + 1] ^= 2
+    with pytest.raises(DamagedFileError):
+        batches(bytes(content), ["k", "text"])
+
+
+class Failing(io.BytesIO):
+    """Answers no longer when ``left`` bytes were read."""
+
+    left = 1 << 30
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.left -= len(found)
+        if self.left < 0:
+            raise ConnectionError("the storage is away")
+        return found
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
+def test_a_storage_that_fails_is_not_damage(codec: str) -> None:
+    opened = Failing(written(long_rows(20, 90_000), compression=codec, use_dictionary=False))
+    found = WholeFile(opened).batches(["text"], nbytes=FEW_BYTES)
+    first = next(found) if codec == "none" else None
+    opened.left = 0
+    with pytest.raises(ConnectionError, match="the storage is away"):
+        list(found)
+    assert first is None or first.num_rows
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "uncompressed"])

@@ -15,6 +15,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IcebergType,
     IntegerType,
     LongType,
@@ -24,10 +25,10 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from skipstone.sources.text.driver.casts import TextForms, cast_text, require_cast, require_patterns, require_zone
+from skipstone.sources.text.driver.casts import cast_text, require_cast, require_patterns, require_zone
 from skipstone.sources.text.driver.patterns import pattern_regex
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
-from skipstone.sources.text.options import TextOptions
+from skipstone.sources.text.options import TextForms, TextOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 NINE = datetime(2013, 1, 31, 9, 5)  # noqa: DTZ001
@@ -83,6 +84,8 @@ def test_instants_have_an_offset_or_the_zone_of_the_job(zone: str, text: str, ut
         (IntegerType(), "1.0"),
         (DoubleType(), "1e400"),
         (DoubleType(), "1d"),
+        (DoubleType(), "+nan"),
+        (FloatType(), "++inf"),
         (DecimalType(5, 2), "1.005"),
         (DecimalType(5, 2), "1000"),
         (DecimalType(5, 2), "1e3"),
@@ -111,7 +114,7 @@ def test_local_times_that_clocks_skip_or_far_ones_are_left_to_spark(text: str) -
     assert caught.value.why is SparkOnly.ZONE
 
 
-@pytest.mark.parametrize("name", ["ROC", "EST", "+01:00", "GMT+1"])
+@pytest.mark.parametrize("name", ["ROC", "EST", "+01:00", "GMT+1", "posix/Europe/Berlin"])
 def test_zones_that_are_not_cities_are_left_to_spark(name: str) -> None:
     require_zone("UTC")
     require_zone("Europe/Madrid")

@@ -19,6 +19,7 @@ from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.merging.merges import BoundKey
 
+from skipstone.kernels.computing.casts import FIRST_MOMENT, LAST_MOMENT
 from skipstone.kernels.holding.packing import PackedRows
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
@@ -35,8 +36,6 @@ from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
 from skipstone.tables.parquetfiles import WholeFile, follows_old_calendar, read_metadata
 
-#: Microseconds of the first and the last moment of the years 1 to 9999.
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
 #: Rows that are decoded at once where all are needed.
@@ -291,7 +290,7 @@ def _require_known_years(moments: pa.Table) -> None:
     """Raise pa.ArrowInvalid for a year that INT96 is not read of: Arrow makes other moments of the farthest."""
     for values in moments.columns:
         ends = pc.min_max(values.cast(pa.int64()))
-        if ends["min"].is_valid and not _FIRST <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST:
+        if ends["min"].is_valid and not FIRST_MOMENT <= ends["min"].as_py() <= ends["max"].as_py() <= LAST_MOMENT:
             raise pa.ArrowInvalid("a year is before 1 or after 9999")
 
 

@@ -19,7 +19,8 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
 from skipstone.sources.groups import ABSENT, CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
-from skipstone.sources.text.values import Conversion, TextRules, from_text
+from skipstone.sources.text.options import TextForms
+from skipstone.sources.text.values import Conversion, from_text
 from skipstone.sources.typed.filetypes import FileType, feed, spark_type
 from skipstone.sources.typed.nesting import NestedRead, convert_nested, is_nested
 from skipstone.sources.unused import UNUSED_COLUMN, counted_text, null_conditions
@@ -75,7 +76,7 @@ class Told:
         return [*([ABSENT_COLUMN] if self.absent else []), *([UNUSED_COLUMN] if self.counted else [])]
 
 
-def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str, told: Told) -> DataFrame:
+def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextForms, root: str, told: Told) -> DataFrame:
     """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the address that paths are relative to.
 
     Behind them is what else is ``told``.
@@ -120,7 +121,7 @@ def _held(position: int) -> str:
     return f"_skipstone_value_{position}"
 
 
-def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
+def _with_null_text(group: RawGroup, rules: TextForms) -> DataFrame:
     """The group's frame with the text that stands for null made null."""
     text = rules.options.null_value
     if text is None:
@@ -131,7 +132,7 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 
-def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
+def _typed(group: RawGroup, column: SourceColumn, rules: TextForms) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, _null(column))
@@ -147,7 +148,7 @@ def _null(column: SourceColumn) -> Column:
     return F.lit(None).cast(spark_type(column.type))
 
 
-def _conversion(column: RawColumn, target: SourceColumn, rules: TextRules) -> Conversion | None:
+def _conversion(column: RawColumn, target: SourceColumn, rules: TextForms) -> Conversion | None:
     def leaf(raw: Column, kind: FileType | None, wanted: IcebergType) -> Conversion | None:
         return _plain_conversion(raw, kind, wanted, rules)
 
@@ -161,7 +162,7 @@ def _conversion(column: RawColumn, target: SourceColumn, rules: TextRules) -> Co
     return leaf(raw, column.file_type, kind)
 
 
-def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, rules: TextRules) -> Conversion | None:
+def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, rules: TextForms) -> Conversion | None:
     """``kind``: None for text."""
     if kind is not None:
         return feed(kind, raw, wanted, rules.time_zone)

@@ -36,8 +36,7 @@ from skipstone.sources.projection import (
     project,
 )
 from skipstone.sources.text.files import csv_groups, declared_names, json_groups
-from skipstone.sources.text.options import TextOptions, no_options, text_options
-from skipstone.sources.text.values import TextRules
+from skipstone.sources.text.options import TextForms, TextOptions, no_options, text_options
 from skipstone.sources.typed.files import typed_groups
 from skipstone.sources.typed.nesting import is_nested
 from skipstone.sources.unused import UNUSED_COLUMN, are_counted, values_known
@@ -126,11 +125,11 @@ def read_table_rows(
     return replace(read, names=names, counted=counted, known=known)
 
 
-def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
+def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextForms:
     is_text = source.format in (SourceFormat.CSV, SourceFormat.JSON)
     if not is_text:
         no_options(source)
-    rules = TextRules(options=text_options(source) if is_text else TextOptions(), time_zone=time_zone)
+    rules = TextForms(options=text_options(source) if is_text else TextOptions(), time_zone=time_zone)
     moment = F.lit("2000-01-01 00:00:00").cast("timestamp")
     _probe(spark, F.to_utc_timestamp(moment, time_zone), "spec.timeZone", time_zone, "time zone")
     for name, pattern in (
@@ -164,7 +163,7 @@ class _Reading:
     named: Named = _NOTHING
 
     def frame(
-        self, groups: Sequence[RawGroup], rules: TextRules, columns: tuple[SourceColumn, ...], told: Told
+        self, groups: Sequence[RawGroup], rules: TextForms, columns: tuple[SourceColumn, ...], told: Told
     ) -> SourceRead:
         """The rows of all files."""
         root = self.listing.storage.address()

@@ -6,6 +6,7 @@ Whatever reads rows of Parquet files in the data plane reads them here. Must not
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,8 +58,10 @@ _OUR_WRITER = "parquet-cpp-arrow"
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
-#: What Arrow says of a page that is not the one that was written.
-_WRONG_CHECKSUM = "CRC checksum"
+#: What Arrow says of a page that is not the one that was written, and of bytes that no codec or header can be.
+_WRONG_BYTES = re.compile(
+    r"CRC checksum|decompress|inflate|GZipCodec|Corrupt \w+ compressed data|deserialize thrift", re.IGNORECASE
+)
 
 
 class DamagedFileError(pa.ArrowInvalid):  # type: ignore[misc]  # Arrow has no types
@@ -457,7 +460,7 @@ def _damage() -> Iterator[None]:
     except pa.ArrowInvalid as error:
         raise DamagedFileError(str(error)) from error
     except OSError as error:
-        if _WRONG_CHECKSUM in str(error):
+        if _WRONG_BYTES.search(str(error)):
             raise DamagedFileError(str(error)) from error
         raise
 

@@ -32,8 +32,8 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": _ZONED,
 }
-#: Microseconds of the first and the last moment that Python has.
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+#: Microseconds of the first and the last moment of the years 1 to 9999, which are those that Python has.
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000_000, 253_402_300_799_999_999
 _MOST_EXPONENT = 400
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,4}))?", re.ASCII)
@@ -169,7 +169,7 @@ def _require_clocks(values: pa.Array, zone: tzinfo) -> None:
     if str(zone) == "UTC":
         return
     ends = pc.min_max(values.cast(pa.int64()))
-    if ends["min"].is_valid and not _FIRST <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST:
+    if ends["min"].is_valid and not FIRST_MOMENT <= ends["min"].as_py() <= ends["max"].as_py() <= LAST_MOMENT:
         raise Lossy
 
 

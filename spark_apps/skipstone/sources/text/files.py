@@ -202,7 +202,7 @@ def json_groups(
             columns=columns,
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, columns or read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
-            example=listing.files[0].path,
+            example=next((file.path for file in listing.files if file.size), listing.files[0].path),
             instead=_instead(spark, paths, options, listing, [name.name for name in found]),
         )
     ]

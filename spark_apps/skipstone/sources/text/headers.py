@@ -5,20 +5,18 @@ Called by the readers on the driver. Must not read more of a file than that.
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
-import zlib
 from collections import Counter
 from pathlib import PurePosixPath
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO
 
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.text.options import TextOptions
+from skipstone.sources.text.unpacking import unpacked
 from skipstone.storage.port import StoredFile
 
 _UNPACKED = frozenset({".gz", ".bz2"})
@@ -107,38 +105,8 @@ def codec_of(file: StoredFile, options: TextOptions) -> str:
 
 
 def open_binary(file: StoredFile, buffering: int) -> BinaryIO:
-    """The unpacked content of a file, of which so many packed bytes are read ahead. Raises OSError."""
-    opened = file.open(buffering=buffering)
-    match PurePosixPath(file.name).suffix.lower():
-        case ".gz":
-            return cast(BinaryIO, _Closing(_Gzip(fileobj=opened), opened))
-        case ".bz2":
-            return cast(BinaryIO, _Closing(bz2.BZ2File(opened), opened))
-        case _:
-            return opened
-
-
-class _Gzip(gzip.GzipFile):
-    """Raises OSError for damaged content, as other files do."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            return super().read(size)
-        except zlib.error as error:
-            raise gzip.BadGzipFile(str(error)) from error
-
-
-class _Closing(io.BufferedReader):
-    """Unpacked content that closes the packed file too."""
-
-    def __init__(self, unpacked: io.RawIOBase | gzip.GzipFile | bz2.BZ2File, packed: BinaryIO) -> None:
-        super().__init__(cast(io.RawIOBase, unpacked))
-        self._packed = packed
-
-    def close(self) -> None:
-        """Close both."""
-        super().close()
-        self._packed.close()
+    """The unpacked content of a file, of which so many packed bytes are read ahead. Raises as ``unpacked`` does."""
+    return unpacked(file.name, file.open(buffering=buffering))
 
 
 def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:

@@ -56,6 +56,14 @@ class TextOptions:
         return bool(_ZONE_LETTERS & set(_letters(self.timestamp_format)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextForms:
+    """How values are written: the options, and the zone of times without offset."""
+
+    options: TextOptions
+    time_zone: str
+
+
 def _letters(pattern: str | None) -> str:
     """A pattern of dates without the text in it that is quoted."""
     return " ".join((pattern or "").split("'")[::2])

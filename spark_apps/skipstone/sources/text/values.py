@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.text.options import TextOptions
+from skipstone.sources.text.options import TextForms
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _NOT_A_NUMBER = r"^(?i)([+-]?inf(inity)?|nan)$"
@@ -49,43 +49,35 @@ class Conversion:
     what: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextRules:
-    """How times are written: the options, and the zone of those without offset."""
-
-    options: TextOptions
-    time_zone: str
+_Rule = Callable[[Column, IcebergType, TextForms], Conversion]
 
 
-_Rule = Callable[[Column, IcebergType, TextRules], Conversion]
-
-
-def from_text(raw: Column, kind: IcebergType, rules: TextRules) -> Conversion | None:
+def from_text(raw: Column, kind: IcebergType, forms: TextForms) -> Conversion | None:
     """``raw`` (string) as ``kind``; None when text cannot carry ``kind`` (fixed, binary and nested types)."""
     rule = _RULES.get(type(kind))
-    return rule(raw, kind, rules) if rule is not None else None
+    return rule(raw, kind, forms) if rule is not None else None
 
 
-def _string(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
-    return Conversion(F.when(~raw.contains(_REPLACEMENT), raw), f"valid {rules.options.encoding} text")
+def _string(raw: Column, _kind: IcebergType, forms: TextForms) -> Conversion:
+    return Conversion(F.when(~raw.contains(_REPLACEMENT), raw), f"valid {forms.options.encoding} text")
 
 
-def _boolean(raw: Column, _kind: IcebergType, _rules: TextRules) -> Conversion:
+def _boolean(raw: Column, _kind: IcebergType, _forms: TextForms) -> Conversion:
     return Conversion(raw.try_cast("boolean"), "a boolean (true or false)")
 
 
-def _integer(raw: Column, kind: IcebergType, _rules: TextRules) -> Conversion:
+def _integer(raw: Column, kind: IcebergType, _forms: TextForms) -> Conversion:
     return Conversion(raw.try_cast("int" if isinstance(kind, IntegerType) else "bigint"), f"of type {kind}")
 
 
-def _floating(raw: Column, kind: IcebergType, _rules: TextRules) -> Conversion:
+def _floating(raw: Column, kind: IcebergType, _forms: TextForms) -> Conversion:
     value = raw.try_cast(str(kind))
     text = F.trim(raw)
     is_finite = text.rlike(_NUMBER) & (F.abs(value) != F.lit("Infinity").cast(str(kind)))
     return Conversion(F.when(is_finite | text.rlike(_NOT_A_NUMBER), value), f"of type {kind}")
 
 
-def _decimal(raw: Column, kind: IcebergType, _rules: TextRules) -> Conversion:
+def _decimal(raw: Column, kind: IcebergType, _forms: TextForms) -> Conversion:
     precision, scale = cast(DecimalType, kind).precision, cast(DecimalType, kind).scale
     text = F.trim(raw)
     plain = rf"^[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.(?=\d)\d{{0,{scale}}}0*|0*\.?0*[eE][+-]?\d+)$"
@@ -99,30 +91,30 @@ def _decimal_places(text: Column) -> Column:
     return written - F.regexp_extract(text, r"[eE]([+-]?\d+)$", 1).try_cast("int")
 
 
-def _date(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
-    pattern = rules.options.date_format
+def _date(raw: Column, _kind: IcebergType, forms: TextForms) -> Conversion:
+    pattern = forms.options.date_format
     if pattern is not None:
         moment = F.try_to_timestamp(raw, F.lit(pattern))
         return Conversion(F.when(moment == F.date_trunc("day", moment), moment.cast("date")), f"a date like {pattern}")
     return Conversion(F.when(F.trim(raw).rlike(_DATE + "$"), raw.try_cast("date")), "a date like 2013-01-31")
 
 
-def _timestamptz(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
-    pattern = rules.options.timestamp_format
+def _timestamptz(raw: Column, _kind: IcebergType, forms: TextForms) -> Conversion:
+    pattern = forms.options.timestamp_format
     if pattern is not None:
         value = F.try_to_timestamp(raw, F.lit(pattern))
-        zoned = value if rules.options.timestamps_have_zone else in_zone(value, rules.time_zone)
+        zoned = value if forms.options.timestamps_have_zone else in_zone(value, forms.time_zone)
         return Conversion(zoned, f"a timestamp like {pattern}")
     value, text = raw.try_cast("timestamp"), F.trim(raw)
-    plain = F.when(text.rlike(_plain_timestamp()), in_zone(value, rules.time_zone))
+    plain = F.when(text.rlike(_plain_timestamp()), in_zone(value, forms.time_zone))
     return Conversion(
         plain.when(text.rlike(rf"{_DATE}[ T]{_CLOCK}{_OFFSET}$"), value), "a timestamp like 2013-01-31T10:00:00Z"
     )
 
 
-def _timestamp(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
-    pattern = rules.options.timestamp_format
-    if pattern is not None and rules.options.timestamps_have_zone:
+def _timestamp(raw: Column, _kind: IcebergType, forms: TextForms) -> Conversion:
+    pattern = forms.options.timestamp_format
+    if pattern is not None and forms.options.timestamps_have_zone:
         message = (
             "reads an offset or a zone, which columns of type timestamp would lose: use timestamptz, or leave it out"
         )
@@ -133,12 +125,12 @@ def _timestamp(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
     return Conversion(value, "a timestamp without offset like 2013-01-31T10:00:00")
 
 
-def _time(raw: Column, _kind: IcebergType, _rules: TextRules) -> Conversion:
+def _time(raw: Column, _kind: IcebergType, _forms: TextForms) -> Conversion:
     moment = F.concat(F.lit("1970-01-01 "), F.trim(raw)).try_cast("timestamp")
     return Conversion(F.when(F.trim(raw).rlike(f"^{_CLOCK}$"), F.unix_micros(moment)), "a time like 10:00:00")
 
 
-def _uuid(raw: Column, _kind: IcebergType, _rules: TextRules) -> Conversion:
+def _uuid(raw: Column, _kind: IcebergType, _forms: TextForms) -> Conversion:
     return Conversion(F.when(F.trim(raw).rlike(_UUID), F.lower(F.trim(raw))), "a UUID")
 
 

@@ -71,12 +71,12 @@ def joined(
     """
     fields = [schema.field(name) for name in chunks]
     fields = [field.with_type(_texts(field.type)) for field in fields]
-    first = next(others) if others is not None else None  # Arrow has read what it needs of the file by then
+    first = _following(others) if others is not None else None  # Arrow has read what it needs of the file by then
     pieces = [_Pieces(_values(source, chunk, nbytes // len(chunks))) for chunk in chunks.values()]
     left = next(iter(chunks.values())).values
     while left:
         if first is None and others is not None:
-            first = next(others)
+            first = _following(others)
         rows = min([left, *(piece.rows for piece in pieces), *([first.num_rows] if first is not None else [])])
         columns = [_typed(piece.take(rows), field.type) for piece, field in zip(pieces, fields, strict=True)]
         taken = first.slice(0, rows) if first is not None else None
@@ -86,6 +86,15 @@ def joined(
         left -= rows
     for piece in pieces:
         piece.end()
+    if first is not None or (others is not None and any(batch.num_rows for batch in others)):
+        raise pa.ArrowInvalid("a column has fewer values than the others")
+
+
+def _following(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    """The next of ``batches``. Raises pa.ArrowInvalid when there is none."""
+    if (found := next(batches, None)) is None:
+        raise pa.ArrowInvalid("a column has more values than the others")
+    return found
 
 
 def _values(source: Any, chunk: LongChunk, nbytes: int) -> Iterator[pa.BinaryArray]:

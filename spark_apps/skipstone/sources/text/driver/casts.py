@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import cast
 
@@ -30,9 +29,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from skipstone.kernels.computing.casts import FIRST_MOMENT, LAST_MOMENT
 from skipstone.sources.text.driver.patterns import pattern_regex
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
-from skipstone.sources.text.options import TextOptions
+from skipstone.sources.text.options import TextForms, TextOptions
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _TRUE, _FALSE = pa.array(["t", "true", "y", "yes", "1"]), pa.array(["f", "false", "n", "no", "0"])
@@ -52,20 +52,13 @@ _UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"
 #: Forms that Arrow reads as they are.
 _DATE_AS_IS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 _MOMENT_AS_IS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.([0-9]{3}|[0-9]{6}))?)?\z"
+#: Folders of zones that Java does not have.
+_PYTHON_ONLY = ("posix/", "right/")
 _MINUTE = 60 * 1_000_000
 _MOST_OFFSET = 18 * 60
-#: Microseconds of the first and the last moment of the years 1 to 9999, and of 1970 to 2037.
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+#: Microseconds of the first and the last moment of the years 1970 to 2037.
 _ZONED_FIRST, _ZONED_LAST = 0, 2_145_916_799_999_999
 _MOMENT, _INSTANT = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextForms:
-    """How values are written: the options, and the zone of times without offset."""
-
-    options: TextOptions
-    time_zone: str
 
 
 def require_patterns(options: TextOptions) -> None:
@@ -78,7 +71,7 @@ def require_patterns(options: TextOptions) -> None:
 
 def require_zone(name: str) -> None:
     """Raise SparkNeeded for a name that may mean no time zone to Spark, or another one."""
-    if name != "UTC" and "/" not in name:
+    if name != "UTC" and ("/" not in name or name.startswith(_PYTHON_ONLY)):
         raise SparkNeeded(SparkOnly.ZONE)
 
 
@@ -149,7 +142,7 @@ def _floating(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> 
     text = _trimmed(values)
     is_number = pc.match_substring_regex(text, _FLOAT)
     if not pc.all(is_number, min_count=0).as_py():
-        text = pc.replace_substring_regex(pc.ascii_lower(text), r"^\+", "")
+        text = pc.replace_substring_regex(pc.ascii_lower(text), r"^\+(inf)", r"\1")
         is_special = pc.match_substring_regex(text, _NOT_FINITE)
         if not pc.all(pc.or_(is_number, is_special), min_count=0).as_py():
             raise SparkNeeded(SparkOnly.VALUE)
@@ -257,7 +250,7 @@ def _moments(text: pa.ChunkedArray, regex: str) -> pa.ChunkedArray:
 
 def _in_range(moments: pa.ChunkedArray) -> pa.ChunkedArray:
     """``moments``, which are of the years 1 to 9999."""
-    return _between(moments, _FIRST, _LAST, SparkOnly.VALUE)
+    return _between(moments, FIRST_MOMENT, LAST_MOMENT, SparkOnly.VALUE)
 
 
 def _between(moments: pa.ChunkedArray, first: int, last: int, why: SparkOnly) -> pa.ChunkedArray:

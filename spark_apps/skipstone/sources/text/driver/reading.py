@@ -20,7 +20,6 @@ from skipstone.sources.groups import ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.csvrecords import CsvShape
 from skipstone.sources.text.driver.casts import (
-    TextForms,
     cast_text,
     null_text,
     require_cast,
@@ -32,7 +31,7 @@ from skipstone.sources.text.driver.jsonrecords import json_cells
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.files import csv_columns, declared_names
 from skipstone.sources.text.headers import read_header, require_unpackable
-from skipstone.sources.text.options import text_options
+from skipstone.sources.text.options import TextForms, text_options
 from skipstone.sources.text.recordnames import alike
 from skipstone.storage.port import StoredFile
 
