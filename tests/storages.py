@@ -14,7 +14,7 @@ from pathlib import Path
 from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
-from skipstone_core.contract.requests import S3Ref
+from skipstone_core.contract.places import S3Ref
 
 from tests.s3client import Keys, S3Client
 

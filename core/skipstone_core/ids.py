@@ -28,7 +28,7 @@ INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"
 #: Of an opened catalog: the Warehouse root.
 ROOT_PROPERTY = "skipstone.root"
 #: Of an opened catalog of a Warehouse in a bucket: where that is, as JSON.
-S3_PROPERTY = "skipstone.s3"
+BUCKET_PROPERTY = "skipstone.{}"
 #: Beginning of the environment variables with credentials of the catalog.
 CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 REPORT_ANNOTATION = "skipstone.dev/report"

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "spark_apps" / "skipstone"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spark_apps" / "skipstone"
 #: Who still takes a Warehouse for a directory, and why.
 KNOWS_THE_ROOT = {
     "storage/opening.py": "makes a volume of it",
     "tables/catalogs.py": "the SQLite file, and where tables are made",
+}
+
+#: How each kind of object storage is reached.
+KINDS = PACKAGE / "storage" / "buckets" / "kinds"
+#: Who names one besides, and why.
+NAMES_A_SCHEME = {
+    "core/skipstone_core/contract/places.py": "its places",
+    "operator/skipstone_operator/resources/storage.py": "how a Warehouse names them",
+    "spark_apps/skipstone/storage/buckets/uploads.py": "uploads by parts, which S3 keeps until somebody aborts them",
+    "local/skipstone_local/runner/plane/dataplane.py": "the libraries by which Spark reads it",
 }
 
 
@@ -18,6 +30,15 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
     """The modules of the data plane outside of the port's own implementations."""
     for path in sorted(PACKAGE.rglob("*.py")):
         yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
+
+
+def test_only_kinds_of_storage_name_their_scheme() -> None:
+    scheme = re.compile(r"""["'](?:s3a?|gs)(?:://|["'])""")
+    packages = ("core", "operator", "report", "spark_apps", "cli", "local")
+    modules = [path for package in packages for path in (ROOT / package).rglob("*.py") if KINDS not in path.parents]
+    assert len(modules) > 500
+    found = {str(path.relative_to(ROOT)) for path in modules if scheme.search(path.read_text())}
+    assert found == NAMES_A_SCHEME.keys()
 
 
 def reads_the_root(tree: ast.Module) -> bool:

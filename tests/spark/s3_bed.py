@@ -24,6 +24,7 @@ from skipstone.runs.reporting.report import Reporter
 from skipstone.storage.opening import open_storage
 from skipstone.tables.catalogs import PASSWORD_VARIABLE, USER_VARIABLE, open_catalog
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
+from skipstone_core.contract.places import SourceLocationRef
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -32,7 +33,6 @@ from skipstone_core.contract.requests import (
     LoadTask,
     MergeTask,
     RunKind,
-    SourceLocationRef,
     SourceSpec,
     TableRef,
     WarehouseRef,

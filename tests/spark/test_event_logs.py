@@ -23,7 +23,8 @@ from pyiceberg.types import LongType, NestedField
 from skipstone.jvm import event_log_folder
 from skipstone.runs.reporting.eventlogs import keep_event_log
 from skipstone.storage.port import Storage
-from skipstone_core.contract.requests import JobRequest, S3Ref
+from skipstone_core.contract.places import S3Ref
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.contract.spark import SmallWork, SparkRef
 from skipstone_core.ids import EVENT_LOG_DIRECTORY, run_id, short_hash
 

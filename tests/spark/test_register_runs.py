@@ -25,6 +25,7 @@ from skipstone.runs.drop import run_drop
 from skipstone.runs.registering.intake import NOTHING_TO_REGISTER
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts
+from skipstone_core.contract.places import SourceLocationRef
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
 from skipstone_core.contract.requests import (
     ColumnMapping,
@@ -35,7 +36,6 @@ from skipstone_core.contract.requests import (
     LoadMode,
     RunKind,
     SourceFormat,
-    SourceLocationRef,
     SourceSpec,
 )
 from skipstone_core.errors import BadData, BadSpec, UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from skipstone.storage.buckets.objects import ObjectStorage
-from skipstone_core.contract.requests import S3Ref
+from skipstone_core.contract.places import S3Ref
 from skipstone_core.errors import DependencyUnavailable
 
 from tests.s3server import OWNER, REGION, s3_server
@@ -24,7 +24,7 @@ import sys
 from pyspark.sql import SparkSession
 from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.tables.storage import storage_io
-from skipstone_core.contract.requests import S3Ref
+from skipstone_core.contract.places import S3Ref
 place = S3Ref(bucket="bucket", endpoint=sys.argv[1], region=sys.argv[2], path_style_access=True)
 storage = ObjectStorage(place)
 assert storage.create("in/a.txt", b"line") == b"line"

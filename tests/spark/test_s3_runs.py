@@ -28,6 +28,7 @@ from skipstone.sources.listing import pinned_source
 from skipstone.storage.opening import open_location
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.badrecords import BadRecordPolicy, BadRecordsSpec
+from skipstone_core.contract.places import SourceLocationRef
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     ConsumePolicy,
@@ -39,7 +40,6 @@ from skipstone_core.contract.requests import (
     ReindexTask,
     RunKind,
     SourceFormat,
-    SourceLocationRef,
     SourceSpec,
 )
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from skipstone_core.contract.places import S3Ref, SourceLocationRef
 from skipstone_core.contract.planning import PlanningMode, PlanningSettings
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -22,9 +23,7 @@ from skipstone_core.contract.requests import (
     ObserveTask,
     ReindexTask,
     RunKind,
-    S3Ref,
     SourceFormat,
-    SourceLocationRef,
     SourceSpec,
     TableRef,
     TableTask,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from skipstone_core.contract.requests import JobRequest, S3Ref, SourceLocationRef
+from skipstone_core.contract.places import S3Ref, SourceLocationRef
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.reasons import Reason
 from skipstone_operator.manifests import build_run
 from skipstone_operator.reconcilers.runs.requests import RunPlan, build_manifest, plan_check_run, plan_job_run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from skipstone.tasks.share import WAITING_BYTES, WAITING_WORKERS, rewriting_workers
-from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, S3Ref, WarehouseRef
+from skipstone_core.contract.places import S3Ref
+from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 from skipstone_core.contract.spark import SparkRef
 
 MIB = 1024 * 1024

@@ -12,7 +12,8 @@ from skipstone.storage.opening import open_storage
 from skipstone.storage.volume import Volume
 from skipstone.tables.catalogs import open_catalog, table_location
 from skipstone_core.codec import decode, encode
-from skipstone_core.contract.requests import CatalogRef, CatalogType, S3Ref, SourceLocationRef, TableRef, WarehouseRef
+from skipstone_core.contract.places import S3Ref, SourceLocationRef
+from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, ContractViolation
 
 CATALOG = CatalogRef(type=CatalogType.REST)

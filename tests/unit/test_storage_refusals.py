@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Entry, NoFile
-from skipstone_core.contract.requests import S3Ref
+from skipstone_core.contract.places import S3Ref
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
@@ -16,6 +17,7 @@ from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSp
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
+from skipstone_core.contract.places import PlaceRef, SourceLocationRef
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
@@ -115,54 +117,18 @@ class CatalogRef:
 
 
 @dataclass(frozen=True, kw_only=True)
-class S3Ref:
-    """A place in an S3 bucket: all keys that begin with ``prefix``. Credentials come from the environment.
-
-    An empty ``endpoint`` is Amazon's of ``region``; an empty region is the environment's. ``path_style_access``: the
-    bucket's name is in the path of addresses, not in their host. ``credentials_prefix`` begins the names of the
-    variables that hold the keys; when empty, credentials are found as Amazon's own programs find them.
-    """
-
-    bucket: str
-    prefix: str = ""
-    region: str = ""
-    endpoint: str = ""
-    path_style_access: bool = False
-    credentials_prefix: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceLocationRef:
-    """Where a run reads sources besides its Warehouse: one of ``root``, at which a claim is mounted, and ``s3``."""
-
-    name: str
-    root: str = ""
-    s3: S3Ref | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ContractViolation unless there is exactly one storage."""
-        if bool(self.root) == (self.s3 is not None):
-            raise ContractViolation("a source location has exactly one storage: set one of root and s3")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WarehouseRef:
-    """Where tables live: exactly one of ``root``, the absolute directory at which the claim is mounted, and ``s3``.
+class WarehouseRef(PlaceRef):
+    """Where tables live.
 
     ``locations``: those that this run reads; a check reads all.
     """
 
+    WHAT: ClassVar[str] = "a warehouse"
+
     name: str
     catalog: CatalogRef
-    root: str = ""
-    s3: S3Ref | None = None
     index_namespace: str | None = None
     locations: tuple[SourceLocationRef, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise ContractViolation unless there is exactly one storage."""
-        if bool(self.root) == (self.s3 is not None):
-            raise ContractViolation("a warehouse has exactly one storage: set one of root and s3")
 
 
 def levels_of(namespace: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from skipstone_core.contract.places import PlaceRef
 from skipstone_operator.manifests.shape import PROPERTIES_FILE, REQUEST_FILE
 
 #: What may stand before a path: nothing, a separator of a list, and these beginnings of addresses of files.
@@ -23,8 +24,8 @@ _BEFORE = (
 )
 #: What may stand behind it: nothing, what is below it, or a separator.
 _BEHIND = r"(?=$|[\s,;=\"'\[\](){}|/?#&:])"
-#: The part of a request that names places, and what of it is in a bucket.
-_PLACES, _BUCKET = "warehouse", "s3"
+#: The part of a request that names places.
+_PLACES = "warehouse"
 #: Variables that hold words as a shell reads them.
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _WORDS = frozenset({SUBMIT_ARGUMENTS})
@@ -34,7 +35,7 @@ def has_bucket(request: str) -> bool:
     """Whether a run's request names a place in a bucket, where its tables or sources are."""
     try:
         places = json.loads(request)[_PLACES]
-        return any(place.get(_BUCKET) for place in (places, *places.get("locations", ())))
+        return any(place.get(name) for place in (places, *places.get("locations", ())) for name in PlaceRef.BUCKETS)
     except (ValueError, LookupError, TypeError, AttributeError):
         return False
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from skipstone_core.contract.requests import S3Ref, WarehouseRef
+from skipstone_core.contract.places import BucketRef, SourceLocationRef
+from skipstone_core.contract.requests import WarehouseRef
 
 from skipstone_operator.manifests.shape import ClaimMount, SecretVariable
-from skipstone_operator.resources.storage import BUCKET_KEYS, SESSION_TOKEN, S3Place, SourceLocation
+from skipstone_operator.resources.storage import BucketPlace, SourceLocation, bucket_of
 from skipstone_operator.resources.warehouse import WarehouseSpec
 
 
@@ -19,8 +20,8 @@ def find_claims(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[ClaimMount, ...
     """That of the Warehouse, and those of the locations that ``ref`` names, which are only read."""
     own = [ClaimMount(name="warehouse", claim=pvc.claim_name, path=ref.root) for pvc in (spec.storage.pvc,) if pvc]
     others = [
-        ClaimMount(name=f"source-{location.name}", claim=location.pvc.claim_name, path=root, read_only=True)
-        for location, root, _ in _read(spec, ref)
+        ClaimMount(name=f"source-{location.name}", claim=location.pvc.claim_name, path=told.root, read_only=True)
+        for location, told in _read(spec, ref)
         if location.pvc is not None
     ]
     return (*own, *others)
@@ -30,20 +31,21 @@ def find_variables(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[SecretVariab
     """Those of spec.credentialsSecretRef by their own names, and keys of buckets by the names that ``ref`` tells."""
     secret = spec.credentials_secret_ref
     given = [SecretVariable(name=key, secret=secret.name, key=key) for key in secret.keys] if secret else []
-    places = [(spec.storage.s3, ref.s3), *((location.s3, s3) for location, _, s3 in _read(spec, ref))]
+    read = ((bucket_of(location), told) for location, told in _read(spec, ref))
+    places = [(bucket_of(spec.storage), ref.bucket), *((place, told.bucket) for place, told in read)]
     return (*given, *(variable for place, told in places for variable in _keys(place, told)))
 
 
-def _read(spec: WarehouseSpec, ref: WarehouseRef) -> Iterator[tuple[SourceLocation, str, S3Ref | None]]:
-    """The locations that ``ref`` names, each with its root and its bucket there."""
+def _read(spec: WarehouseSpec, ref: WarehouseRef) -> Iterator[tuple[SourceLocation, SourceLocationRef]]:
+    """The locations that ``ref`` names, each as it does."""
     known = {location.name: location for location in spec.source_locations}
-    yield from ((known[one.name], one.root, one.s3) for one in ref.locations if one.name in known)
+    yield from ((known[one.name], one) for one in ref.locations if one.name in known)
 
 
-def _keys(place: S3Place | None, told: S3Ref | None) -> Iterator[SecretVariable]:
+def _keys(place: BucketPlace | None, told: BucketRef | None) -> Iterator[SecretVariable]:
     if place is None or told is None or place.credentials_secret_ref is None:
         return
     secret = place.credentials_secret_ref.name
-    for key in BUCKET_KEYS:
+    for key in place.KEYS:
         name = f"{told.credentials_prefix}{key}"
-        yield SecretVariable(name=name, secret=secret, key=key, optional=key == SESSION_TOKEN)
+        yield SecretVariable(name=name, secret=secret, key=key, optional=key in place.OPTIONAL_KEYS)

@@ -5,32 +5,64 @@ Imported by the Warehouse. Data only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
+
+from skipstone_core.contract.places import BucketRef, PlaceRef, S3Ref
+from skipstone_core.merging.feeds import in_words
 
 from skipstone_operator.resources.common import LocalRef, object_name
 from skipstone_operator.resources.rules.markers import Doc, Rule
 
-#: Keys of a Secret for a bucket; the last one may be absent.
+#: Keys of a Secret for S3; the last one may be absent.
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
-BUCKET_KEYS = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
 MAX_LOCATIONS = 16
 LOCATION_NAME = "^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$"
 _LEVEL = "[A-Za-z0-9_=-][A-Za-z0-9_.=-]*"
 PREFIX = f"^({_LEVEL}(/{_LEVEL})*/?)?$"
 
 
+#: The fields of a storage, each in the place of the others.
+_PLACES = ("pvc", *PlaceRef.BUCKETS)
+
+
 def exactly_one(field_name: str) -> Rule:
-    """A rule for what has a volume or a bucket."""
+    """A rule for what has a volume or a place in an object store."""
 
     def holds(place: Any) -> bool:
-        return (place.pvc is None) != (place.s3 is None)
+        return sum(getattr(place, name) is not None for name in _PLACES) == 1
 
     return Rule(
         holds=holds,
-        rule="has(self.pvc) != has(self.s3)",
-        message=f"{field_name} takes exactly one of pvc and s3: set one of them and remove the other",
+        rule=f"[{', '.join(f'has(self.{name})' for name in _PLACES)}].filter(one, one).size() == 1",
+        message=f"{field_name} takes exactly one of {in_words(_PLACES)}: set one of them and remove the other",
     )
+
+
+def has_bucket(where: str) -> str:
+    """Return in CEL whether the storage ``where`` is a place in an object store."""
+    return f"({' || '.join(f'has({where}.{name})' for name in PlaceRef.BUCKETS)})"
+
+
+class BucketPlace(Protocol):
+    """A place in an object store of some kind. FIELD: of a storage, that holds it.
+
+    KEYS: of its Secret, that become variables of runs; OPTIONAL_KEYS: those of them that may be absent.
+    """
+
+    FIELD: ClassVar[str]
+    KEYS: ClassVar[tuple[str, ...]]
+    OPTIONAL_KEYS: ClassVar[tuple[str, ...]]
+
+    @property
+    def credentials_secret_ref(self) -> LocalRef | None:
+        """The Secret with its keys."""
+        ...
+
+    def ref(self, credentials_prefix: str = "") -> BucketRef:
+        """Return it as requests of runs name it."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +94,10 @@ class SourceClaimRef:
 @dataclass(frozen=True, kw_only=True)
 class S3Place:
     """A place in a bucket."""
+
+    FIELD: ClassVar[str] = "s3"
+    KEYS: ClassVar[tuple[str, ...]] = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
+    OPTIONAL_KEYS: ClassVar[tuple[str, ...]] = (SESSION_TOKEN,)
 
     bucket: Annotated[
         str,
@@ -113,6 +149,32 @@ class S3Place:
             "ServiceAccount."
         ),
     ] = None
+
+    def ref(self, credentials_prefix: str = "") -> S3Ref:
+        """Return it as requests of runs name it."""
+        return S3Ref(
+            bucket=self.bucket,
+            prefix=self.prefix,
+            region=self.region,
+            endpoint=self.endpoint,
+            path_style_access=self.path_style_access,
+            credentials_prefix=credentials_prefix,
+        )
+
+
+#: The kinds of places in object stores.
+BUCKETS: tuple[type[BucketPlace], ...] = (S3Place,)
+
+
+def bucket_of(place: Storage | SourceLocation) -> BucketPlace | None:
+    """Return the place in an object store, of whichever kind; None of a volume."""
+    found: list[BucketPlace] = [one for name in PlaceRef.BUCKETS if (one := getattr(place, name)) is not None]
+    return found[0] if found else None
+
+
+def place_fields(place: BucketPlace | None, credentials_prefix: str = "", *, root: str) -> Mapping[str, Any]:
+    """Return the field of a PlaceRef that names ``place``, or of a volume ``root``, where it is mounted."""
+    return {"root": root} if place is None else {place.FIELD: place.ref(credentials_prefix)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +231,7 @@ class AuthorityRef:
 
 def place_text(storage: Storage) -> str:
     """The storage as statuses show it."""
-    if storage.s3 is None:
+    bucket = bucket_of(storage)
+    if bucket is None:
         return f"pvc/{storage.pvc.claim_name}" if storage.pvc else ""
-    return "/".join(part for part in (f"s3://{storage.s3.bucket}", storage.s3.prefix.strip("/")) if part)
+    return bucket.ref().location()

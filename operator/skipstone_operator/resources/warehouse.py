@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar
 
 from skipstone_core import signing
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
+from skipstone_core.contract.places import PlaceRef
 from skipstone_core.contract.requests import CatalogType
 from skipstone_core.contract.spark import SmallWork
+from skipstone_core.merging.feeds import in_words
 
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
 from skipstone_operator.resources.planning.spec import PLANNING_RULES, PlanningSpec
@@ -24,13 +26,17 @@ from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, 
 from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
 from skipstone_operator.resources.storage import (
     ACCESS_KEY,
-    BUCKET_KEYS,
+    BUCKETS,
     MAX_LOCATIONS,
     SECRET_KEY,
     SESSION_TOKEN,
     AuthorityRef,
+    BucketPlace,
+    S3Place,
     SourceLocation,
     Storage,
+    bucket_of,
+    has_bucket,
 )
 
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
@@ -44,16 +50,27 @@ def _are_plain(conf: Mapping[str, str]) -> bool:
     return all(re.fullmatch(CONF_VALUE, value) for value in conf.values())
 
 
-def _bucket_secret(storage: Storage) -> bool:
-    return storage.s3 is not None and storage.s3.credentials_secret_ref is not None
+def _own_keys_rule(kind: type[BucketPlace]) -> Rule:
+    """That the keys of a bucket are told once."""
 
+    def holds(spec: WarehouseSpec) -> bool:
+        bucket, reference = bucket_of(spec.storage), spec.credentials_secret_ref
+        has_own = isinstance(bucket, kind) and bucket.credentials_secret_ref is not None
+        return not (has_own and reference is not None and {*reference.keys} & {*kind.KEYS})
 
-def _has_bucket_keys(reference: SecretKeysRef | None) -> bool:
-    return reference is not None and bool({*reference.keys} & {*BUCKET_KEYS})
+    storage = f"self.storage.{kind.FIELD}"
+    return Rule(
+        holds=holds,
+        rule=f"!has({storage}) || !has({storage}.credentialsSecretRef) || "
+        f"!has(self.credentialsSecretRef) || !self.credentialsSecretRef.keys.exists(k, k in {list(kind.KEYS)})",
+        message=f"credentialsSecretRef.keys may not hold {', '.join(kind.KEYS)} beside "
+        f"storage.{kind.FIELD}.credentialsSecretRef, which gives them: remove them from one of the two",
+        field_path=".credentialsSecretRef.keys",
+    )
 
 
 def _are_whole_keys(reference: SecretKeysRef | None) -> bool:
-    given = {*reference.keys} & {*BUCKET_KEYS} if reference else set()
+    given = {*reference.keys} & {*S3Place.KEYS} if reference else set()
     return not given or {ACCESS_KEY, SECRET_KEY} <= given
 
 
@@ -300,30 +317,23 @@ class WarehouseSpec:
         ),
         Rule(
             holds=lambda spec: (
-                spec.storage.s3 is None
+                bucket_of(spec.storage) is None
                 or spec.catalog.type != CatalogType.SQL
                 or spec.catalog.uri.startswith("postgresql")
             ),
-            rule="!has(self.storage.s3) || self.catalog.type != 'Sql' || "
+            rule=f"!{has_bucket('self.storage')} || self.catalog.type != 'Sql' || "
             "(has(self.catalog.uri) && self.catalog.uri.startsWith('postgresql'))",
-            message="catalog.uri of an Sql catalog must begin with postgresql:// when storage is s3, since SQLite "
-            "needs a volume: use PostgreSQL or a Rest catalog",
+            message="catalog.uri of an Sql catalog must begin with postgresql:// when storage is "
+            f"{in_words(PlaceRef.BUCKETS, 'or')}, since SQLite needs a volume: use PostgreSQL or a Rest catalog",
             field_path=".catalog.uri",
         ),
-        Rule(
-            holds=lambda spec: not (_bucket_secret(spec.storage) and _has_bucket_keys(spec.credentials_secret_ref)),
-            rule="!has(self.storage.s3) || !has(self.storage.s3.credentialsSecretRef) || "
-            f"!has(self.credentialsSecretRef) || !self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)})",
-            message=f"credentialsSecretRef.keys may not hold {', '.join(BUCKET_KEYS)} beside "
-            "storage.s3.credentialsSecretRef, which gives them: remove them from one of the two",
-            field_path=".credentialsSecretRef.keys",
-        ),
+        *map(_own_keys_rule, BUCKETS),
         Rule(
             holds=lambda spec: (
                 not signing.is_signed(spec.catalog.properties) or _are_whole_keys(spec.credentials_secret_ref)
             ),
             rule=f"!({limits.IS_SIGNED.format('self.catalog.')}) || !has(self.credentialsSecretRef) || "
-            f"!self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)}) || "
+            f"!self.credentialsSecretRef.keys.exists(k, k in {list(S3Place.KEYS)}) || "
             f"('{ACCESS_KEY}' in self.credentialsSecretRef.keys && '{SECRET_KEY}' in self.credentialsSecretRef.keys)",
             message=f"credentialsSecretRef.keys must hold {ACCESS_KEY} and {SECRET_KEY}, and {SESSION_TOKEN} only "
             f"beside them, when catalog.properties has {signing.ENABLED}: add what is missing, or leave out all of "

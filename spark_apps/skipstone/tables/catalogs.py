@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
     RESTError,
     ValidationError,
 )
-from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO, InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -48,7 +48,7 @@ from skipstone.caches import ByteCache
 from skipstone.compat.lineage.metadata import find_lost, is_kept_in_part, writable
 from skipstone.compat.pyiceberg import HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
-from skipstone.storage.buckets.access import region_of
+from skipstone.storage.buckets.kind import kind_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
 from skipstone.tables.answers.locks import find_lock, watch_locks
@@ -357,18 +357,13 @@ def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
 
 def base_location(warehouse: WarehouseRef) -> str:
     """The root of a Warehouse as locations of tables name it."""
-    if warehouse.s3 is None:
-        return f"file://{warehouse.root}"
-    return "/".join(part for part in (f"s3://{warehouse.s3.bucket}", warehouse.s3.prefix.strip("/")) if part)
+    return f"file://{warehouse.root}" if warehouse.bucket is None else warehouse.bucket.location()
 
 
 def _properties(warehouse: WarehouseRef) -> dict[str, str]:
     """Those of the catalog, with how files of tables are reached unless they say it; credentials are not among them."""
-    told: dict[str, str] = {}
-    if place := warehouse.s3:
-        told = {S3_ENDPOINT: place.endpoint, S3_REGION: region_of(place)}
-        told[S3_FORCE_VIRTUAL_ADDRESSING] = str(not place.path_style_access).lower()
-    reached = {name: value for name, value in told.items() if value}
+    bucket = warehouse.bucket
+    reached = {} if bucket is None else kind_of(bucket).file_io(bucket)
     return {**reached, **warehouse.catalog.properties, **CATALOG_PROPERTIES}
 
 
@@ -431,7 +426,7 @@ def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
     """
     _require_fit(warehouse.catalog)
     text = warehouse.catalog.uri or f"sqlite:///{warehouse.root}/{SQLITE_FILE}"
-    if warehouse.s3 and text.startswith("sqlite"):
+    if warehouse.bucket and text.startswith("sqlite"):
         message = "an Sql catalog of a Warehouse in a bucket needs PostgreSQL: set an address with postgresql://."
         raise BadSpec(Reason.INVALID_SPEC, message, field=_URI_FIELD)
     try:

@@ -27,6 +27,7 @@ from skipstone_core.errors import ContractViolation
 from skipstone.caches import ByteCache
 from skipstone.compat.pyiceberg import HookedFileIO
 from skipstone.storage.buckets.access import ca_file
+from skipstone.storage.buckets.kind import all_kinds
 from skipstone.storage.buckets.remote import (
     ArrowFile,
     ArrowOptions,
@@ -54,8 +55,10 @@ _contents: ByteCache[tuple[RemoteBucket, str], bytes] = ByteCache("metadata file
 _NEVER_CHANGES = re.compile(
     r".*/metadata/[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*\.(avro|metadata\.json)"
 )
-_S3_SCHEMES = ("s3", "s3a", "s3n")
-_S3 = tuple(f"{scheme}://" for scheme in _S3_SCHEMES)
+#: The one scheme by which we compare locations, by each that engines write for the same files.
+_PLAIN = {scheme: kind.schemes[0] for kind in all_kinds() for scheme in kind.schemes}
+#: What locations begin with that are read without Arrow.
+_DIRECT = tuple(f"{scheme}://" for kind in all_kinds() if kind.is_direct for scheme in kind.schemes)
 _FILE = "file"
 
 
@@ -130,7 +133,7 @@ class DurableFileIO(HookedFileIO):
 
     def _remote(self, location: str) -> tuple[RemoteBucket | None, str]:
         """The bucket and the key of a location in S3 that is read without Arrow."""
-        if not location.startswith(_S3):
+        if not location.startswith(_DIRECT):
             return None, ""
         bucket, options, key = self._place(location)
         return remote_bucket(bucket, options), key
@@ -140,7 +143,7 @@ class DurableFileIO(HookedFileIO):
 
         Whatever goes wrong is logged.
         """
-        if folder.startswith(_S3):
+        if folder.startswith(_DIRECT):
             self.renew()
             bucket, options, key = self._place(folder)
             if found := reached(bucket, options):
@@ -358,7 +361,8 @@ def plain_location(location: str) -> str:
     scheme = scheme.lower()
     if scheme == _FILE:
         return "/" + (rest[2:].partition("/")[2] if rest.startswith("//") else rest).lstrip("/")
-    return f"s3:{rest}" if scheme in _S3_SCHEMES and rest.startswith("//") else location
+    plain = _PLAIN.get(scheme)
+    return f"{plain}:{rest}" if plain and rest.startswith("//") else location
 
 
 def data_location(table: Table) -> str:

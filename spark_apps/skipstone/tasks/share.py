@@ -94,6 +94,6 @@ def rewriting_workers(request: JobRequest, *, on_read: bool, held: int) -> int:
     thread into one new file, so more threads would make more files.
     """
     cores = request.spark.driver_cores
-    if on_read or request.warehouse.s3 is None:
+    if on_read or request.warehouse.bucket is None:
         return cores
     return max(cores, min(WAITING_WORKERS, WAITING_BYTES // max(held, 1)))

@@ -5,9 +5,10 @@ Called where requests are built. Pure.
 
 from __future__ import annotations
 
-from skipstone_core.contract.requests import CatalogRef, S3Ref, SourceLocationRef, WarehouseRef
+from skipstone_core.contract.places import SourceLocationRef
+from skipstone_core.contract.requests import CatalogRef, WarehouseRef
 
-from skipstone_operator.resources.storage import S3Place, SourceLocation
+from skipstone_operator.resources.storage import SourceLocation, bucket_of, place_fields
 from skipstone_operator.worlds.subjects import WarehouseSubject
 
 MOUNT_ROOT = "/skipstone"
@@ -17,12 +18,10 @@ SOURCES_ROOT, LOCATION_VARIABLES = "/skipstone-sources", "SKIPSTONE_LOCATION_"
 
 def build_warehouse_ref(warehouse: WarehouseSubject, locations: tuple[str, ...] = ()) -> WarehouseRef:
     """The Warehouse as a run that reads ``locations`` sees it."""
-    catalog, s3 = warehouse.spec.catalog, warehouse.spec.storage.s3
+    catalog, bucket = warehouse.spec.catalog, bucket_of(warehouse.spec.storage)
     read = (one for one in warehouse.spec.source_locations if one.name in locations)
     return WarehouseRef(
         name=warehouse.meta.name,
-        root="" if s3 else f"{MOUNT_ROOT}/{warehouse.meta.name}",
-        s3=_s3_ref(s3) if s3 else None,
         locations=tuple(map(_location_ref, read)),
         catalog=CatalogRef(
             type=catalog.type,
@@ -32,23 +31,12 @@ def build_warehouse_ref(warehouse: WarehouseSubject, locations: tuple[str, ...] 
             allow_plaintext_credentials=catalog.allow_plaintext_credentials,
         ),
         index_namespace=warehouse.spec.index_namespace,
+        **place_fields(bucket, root=f"{MOUNT_ROOT}/{warehouse.meta.name}"),
     )
 
 
 def _location_ref(location: SourceLocation) -> SourceLocationRef:
-    if location.s3 is None:
-        return SourceLocationRef(name=location.name, root=f"{SOURCES_ROOT}/{location.name}")
-    own = location.s3.credentials_secret_ref is not None
+    bucket = bucket_of(location)
+    own = bucket is not None and bucket.credentials_secret_ref is not None
     prefix = f"{LOCATION_VARIABLES}{location.name.upper().replace('-', '_')}_" if own else ""
-    return SourceLocationRef(name=location.name, s3=_s3_ref(location.s3, prefix))
-
-
-def _s3_ref(place: S3Place, credentials_prefix: str = "") -> S3Ref:
-    return S3Ref(
-        bucket=place.bucket,
-        prefix=place.prefix,
-        region=place.region,
-        endpoint=place.endpoint,
-        path_style_access=place.path_style_access,
-        credentials_prefix=credentials_prefix,
-    )
+    return SourceLocationRef(name=location.name, **place_fields(bucket, prefix, root=f"{SOURCES_ROOT}/{location.name}"))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import S3Ref, WarehouseRef
+from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
@@ -78,15 +78,15 @@ def source_place(warehouse: WarehouseRef, location: str, table: Table) -> Source
     if not location:
         return SourcePlace(base_location(warehouse), table)
     open_location(warehouse, location)  # which knows what to say of one that is not there
-    place = next(one.s3 for one in warehouse.locations if one.name == location)
-    if place is None or warehouse.s3 is None:
+    place = next(one.bucket for one in warehouse.locations if one.name == location)
+    if place is None or warehouse.bucket is None:
         raise BadSpec(
             Reason.INVALID_SPEC,
             f"the files of source location '{location}' cannot be registered: the runs that read the table later do "
             "not mount it. Put the files on the Warehouse's own storage, or use the mode Copy",
             field=_LOCATION,
         )
-    if _reach(place) != _reach(warehouse.s3):
+    if not place.is_reached_like(warehouse.bucket):
         raise BadSpec(
             Reason.INVALID_SPEC,
             f"the files of source location '{location}' cannot be registered: the runs that read the table later have "
@@ -94,11 +94,7 @@ def source_place(warehouse: WarehouseRef, location: str, table: Table) -> Source
             "ones, or use the mode Copy",
             field=_LOCATION,
         )
-    return SourcePlace(base_location(replace(warehouse, s3=place)), table)
-
-
-def _reach(place: S3Ref) -> tuple[str, str, bool, str]:
-    return place.endpoint, place.region, place.path_style_access, place.credentials_prefix
+    return SourcePlace(place.location(), table)
 
 
 def require_no_table(listing: SourceListing, place: SourcePlace) -> None:

@@ -1,12 +1,11 @@
-"""A Warehouse in an object store: S3, or what speaks as it does. Others (GCS, Azure) need another store only.
+"""A Warehouse in an object store, of whichever kind.
 
 A put is whole or not at all, and ``If-None-Match`` makes the first of several count. What is read is what was listed:
-every read names the ETag. Credentials are looked up where Amazon's own programs do, and stay in the store.
+every read names the ETag. Credentials stay in the store.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,26 +13,18 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import S3Store
 from propcache.api import cached_property
-from skipstone_core.contract.requests import S3Ref
+from skipstone_core.contract.places import BucketRef
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
-from skipstone.storage.buckets.access import CA_VARIABLE, own_keys, region_of, s3a_settings
+from skipstone.storage.buckets.kind import Asked, kind_of
 from skipstone.storage.buckets.objectfiles import TAIL_BYTES, Ends, ObjectFile, ReadAhead
 from skipstone.storage.buckets.refusals import (
-    DELETE,
-    LIST,
-    LOOK,
-    READ,
-    WRITE,
-    Asked,
     code_of,
     is_about_keys,
     is_about_names,
@@ -46,7 +37,7 @@ from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, 
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+    from obstore.store import ObjectStore, RetryConfig
 
 RACERS = 8
 #: Requests for single objects that are under way at once.
@@ -78,7 +69,7 @@ class Part:
 class ObjectStorage:
     """The objects of ``ref``. ``retries``: obstore's when None."""
 
-    ref: S3Ref
+    ref: BucketRef
     retries: RetryConfig | None = field(default=None, compare=False, repr=False)
 
     def where(self, path: str = "") -> str:
@@ -86,12 +77,13 @@ class ObjectStorage:
         return place_of(self.ref, path)
 
     def address(self, path: str = "") -> str:
-        """A URL of Hadoop's S3A."""
-        return "/".join(part for part in (f"s3a://{self.ref.bucket}", self.ref.prefix.strip("/"), path) if part)
+        """A URL of Hadoop's file system for this kind."""
+        place = self.ref.location(path).removeprefix(self.ref.SCHEME)
+        return f"{kind_of(self.ref).hadoop_scheme}{place}"
 
     def hadoop_settings(self) -> Mapping[str, str]:
-        """Of S3A, for this bucket alone."""
-        return s3a_settings(self.ref)
+        """Of that file system, for this bucket alone."""
+        return kind_of(self.ref).hadoop_settings(self.ref)
 
     def may_hold(self, path: str) -> bool:
         """Folders are what the names of objects say."""
@@ -136,7 +128,7 @@ class ObjectStorage:
         try:
             yield from self._listed(key)
         except (BaseError, OSError, ValueError) as error:
-            raise refusal(self.ref, LIST, key, error) from None
+            raise refusal(self.ref, Asked.LIST, key, error) from None
 
     def _listed(self, key: str) -> Iterator[Entry]:
         """Raises what obstore raises."""
@@ -146,7 +138,7 @@ class ObjectStorage:
     def read(self, path: str) -> bytes:
         """The whole content."""
         key = _key(path)
-        return self._asked(READ, key, lambda: bytes(obstore.get(self._store, key).bytes()))
+        return self._asked(Asked.READ, key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
     def open(self, what: Entry | str, *, buffering: int = READ_AHEAD) -> BinaryIO:
         """Asks for nothing before the first read."""
@@ -173,24 +165,24 @@ class ObjectStorage:
     def keep_content(self, path: str, content: bytes) -> None:
         """By a put."""
         key = _key(path)
-        self._asked(WRITE, key, lambda: self._put(key, content, first=False))
+        self._asked(Asked.WRITE, key, lambda: self._put(key, content, first=False))
 
     def keep_copy(self, path: str, source: Path) -> None:
         """In parts when it is large; what a broken put has sent is taken back."""
         key = _key(path)
-        self._asked(WRITE, key, lambda: obstore.put(self._store, key, source))
+        self._asked(Asked.WRITE, key, lambda: obstore.put(self._store, key, source))
 
     def move(self, path: str, to: str) -> None:
         """By a copy that the store makes."""
         key = _key(path)
-        self._asked(READ, key, lambda: obstore.copy(self._store, key, _key(to)))
+        self._asked(Asked.READ, key, lambda: obstore.copy(self._store, key, _key(to)))
         self.delete(path)
 
     def delete(self, path: str) -> None:
         """One object."""
         key = _key(path)
         with suppress(FileNotFoundError):
-            self._asked(DELETE, key, lambda: obstore.delete(self._store, key))
+            self._asked(Asked.DELETE, key, lambda: obstore.delete(self._store, key))
 
     def delete_folder(self, folder: str) -> None:
         """One object after the other: a folder is a part of their names."""
@@ -232,30 +224,11 @@ class ObjectStorage:
                         break
         except (BaseError, OSError, ValueError) as error:
             if not is_about_names(error):  # such an object keeps nobody from reading others
-                raise refusal(self.ref, LIST, "", error) from None
+                raise refusal(self.ref, Asked.LIST, "", error) from None
 
     @cached_property
-    def _store(self) -> S3Store:
-        ref, endpoint = self.ref, self.ref.endpoint
-        if endpoint and not ref.path_style_access:
-            parts = urlsplit(endpoint)
-            endpoint = parts._replace(netloc=f"{ref.bucket}.{parts.netloc}").geturl()
-        given: S3Config = {"virtual_hosted_style_request": not ref.path_style_access, "disable_bulk_delete": True}
-        if endpoint:
-            given["endpoint"] = endpoint
-        if region := region_of(ref):
-            given["region"] = region
-        client: ClientConfig = {"allow_http": endpoint.startswith("http://")}
-        if bundle := os.environ.get(CA_VARIABLE):
-            client["root_certificate"] = Path(bundle).read_bytes()
-        return S3Store(
-            ref.bucket,
-            config=given,
-            prefix=ref.prefix.strip("/") or None,
-            retry_config=self.retries,
-            client_options=client,
-            credential_provider=own_keys(ref) if ref.credentials_prefix else None,
-        )
+    def _store(self) -> ObjectStore:
+        return kind_of(self.ref).store(self.ref, self.retries)
 
     def _matched(self, glob: Glob, folder: str, reached: Reached) -> Iterator[Entry | Folder]:
         """What fits at ``folder``, which has come to ``reached``, and below it."""
@@ -274,7 +247,7 @@ class ObjectStorage:
                 yield from self._matched(glob, f"{folder}/{name}".lstrip("/"), glob.step(reached, name))
 
     def _folder(self, key: str) -> Folder | None:
-        listed = self._asked(LIST, key, lambda: obstore.list_with_delimiter(self._store, key or None))
+        listed = self._asked(Asked.LIST, key, lambda: obstore.list_with_delimiter(self._store, key or None))
         files = [self._entry(meta) for meta in listed["objects"] if meta["path"] != key]
         folders = [PurePosixPath(prefix).name for prefix in listed["common_prefixes"]]
         if not (files or folders or listed["objects"]):
@@ -287,7 +260,7 @@ class ObjectStorage:
 
     def _head(self, key: str) -> Entry | None:
         try:
-            return self._entry(self._asked(LOOK, key, lambda: self._looked_at(key)))
+            return self._entry(self._asked(Asked.LOOK, key, lambda: self._looked_at(key)))
         except FileNotFoundError:
             return None
 
@@ -326,7 +299,7 @@ class ObjectStorage:
             return Part(bytes(found.bytes()), found.meta["size"], found.meta["e_tag"] or version)
 
         try:
-            return self._asked(READ, key, get)
+            return self._asked(Asked.READ, key, get)
         except PreconditionError:
             raise Replaced(key) from None
         except FileNotFoundError:
@@ -341,7 +314,7 @@ class ObjectStorage:
         except AlreadyExistsError:
             return None
         except (BaseError, OSError) as error:
-            told = refusal(self.ref, WRITE, key, error)
+            told = refusal(self.ref, Asked.WRITE, key, error)
             if 400 <= status_of(error) < 500:
                 raise told from None
             return told
@@ -360,11 +333,11 @@ class ObjectStorage:
         except Replaced:
             raise
         except FileNotFoundError as error:
-            if code_of(error) == "NoSuchBucket" or asked in (LIST, WRITE):
+            if code_of(error) == "NoSuchBucket" or asked in (Asked.LIST, Asked.WRITE):
                 raise refusal(self.ref, asked, key, error) from None
             raise FileNotFoundError(f"{self.where(key)} is not there") from None
         except (BaseError, OSError, ValueError) as error:
-            if asked is READ and isinstance(error, PreconditionError):
+            if asked is Asked.READ and isinstance(error, PreconditionError):
                 raise
             raise refusal(self.ref, asked, key, error) from None
 
@@ -379,13 +352,14 @@ class ObjectStorage:
                 obstore.get_range(self._store, key, start=0, end=1)
             except (BaseError, OSError) as told:
                 if not isinstance(told, FileNotFoundError) and status_of(told) != _BEHIND_THE_END:
-                    raise (told if is_about_keys(told) else error) from None
+                    raise (told if is_about_keys(self.ref, told) else error) from None
         return obstore.head(self._store, key)
 
     def _broken(self, what: str) -> DependencyUnavailable:
         return DependencyUnavailable(
             Reason.STORAGE_UNAVAILABLE,
-            f"{self.where()} cannot be used: {what}; choose an S3 endpoint that honors conditional puts and reads",
+            f"{self.where()} cannot be used: {what}; choose {kind_of(self.ref).words.endpoint} that honors conditional "
+            "puts and reads",
         )
 
 

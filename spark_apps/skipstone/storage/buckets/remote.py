@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from obstore.exceptions import BaseError, PreconditionError
 from obstore.store import S3Store
 
-from skipstone.storage.buckets.access import ACCESS, SECRET, TOKEN
+from skipstone.storage.buckets.kinds.s3 import ACCESS, SECRET, TOKEN
 from skipstone.storage.buckets.objectfiles import TAIL_BYTES, ObjectFile
 from skipstone.storage.buckets.refusals import code_of, status_of
 from skipstone.storage.port import Replaced
