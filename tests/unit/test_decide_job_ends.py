@@ -55,6 +55,11 @@ class TestEnding:
         assert status["completionTime"] == "2026-01-01T12:00:00Z"
         assert "currentRun" not in status
 
+    def test_a_job_that_is_complete_tells_of_all_attempts_that_it_took(self) -> None:
+        world, _ = with_run(status={"failedAttempts": 2, "lostAttempts": 1})
+        step = conclude(RunOutcome.COMMITTED, Reason.COMMITTED, world=world)
+        assert (step.status["failedAttempts"], step.status["lostAttempts"]) == (2, 1)
+
     def test_columns_that_nothing_used_are_in_the_status(self) -> None:
         current = replace(plan_of(job_world()).intent(1, EARLIER), launch_time=EARLIER)
         said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts={"rowsRead": 3, "rowsLoaded": 3})

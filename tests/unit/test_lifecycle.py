@@ -21,8 +21,8 @@ from skipstone_operator.reconcilers.jobs.deciding import attempt_policy
 from skipstone_operator.reconcilers.maintain import MaintainPolicy
 from skipstone_operator.reconcilers.observes import observe_policy
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
+from skipstone_operator.reconcilers.runs.records import record_end
 from skipstone_operator.reconcilers.runs.requests import RunPlan
-from skipstone_operator.reconcilers.runs.statuses import record_end
 from skipstone_operator.reconcilers.table import change_policy, find_policy
 from skipstone_operator.reconcilers.table import drop_world as drop_table_world
 from skipstone_operator.reconcilers.warehouse import check_policy
@@ -104,8 +104,9 @@ def observe(status: Facts, home: Subject[Any, Any], facts: Facts) -> Policy[Any]
     named = {"observeRun": status["currentRun"]} if "currentRun" in status else {}
     named |= {"lastObserveRun": status["lastRun"]} if "lastRun" in status else {}
     ready = {"observedGeneration": 1, "conditions": [condition("Ready", "True", "Checked")]}
+    told = {name: value for name, value in status.items() if name not in ("currentRun", "lastRun", "conditions")}
     world = warehouse_world(tables=(due,), **facts)
-    return observe_policy(replace(world, warehouse=_as(home, {**ready, **named})))
+    return observe_policy(replace(world, warehouse=_as(home, {**ready, **told, **named})))
 
 
 def _as(home: Subject[Any, Any], status: Facts) -> Subject[Any, Any]:

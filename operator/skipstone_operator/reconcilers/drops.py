@@ -12,15 +12,15 @@ from typing import assert_never
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, holds
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused, Requeue
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.launch import delete_pod, discard
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
+from skipstone_operator.reconcilers.runs.records import RecordFields, RunRecord, last_end
 from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, find_invalid_setting, plan_drop_run
-from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, or_rest, put_status, record_end
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, or_rest, put_status
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.nodes import describe_stuck, is_stuck
@@ -36,7 +36,7 @@ from skipstone_operator.worlds.subjects import (
     TableSubject,
     WarehouseSubject,
 )
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
+from skipstone_operator.worlds.times import seconds_since
 
 #: Waits of a driver that end only when somebody acts, and the seconds that a drop gives them.
 STUCK = frozenset({Reason.IMAGE_PULL_FAILED, Reason.VOLUME_UNAVAILABLE})
@@ -187,6 +187,8 @@ class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
 
     kinds = (RunKind.DROP,)
     noun = "the drop run"
+    #: The counts of failures there are those of other runs.
+    fields = RecordFields(failures="")
     world: DropWorld
 
     def plan(self) -> RunPlan | None:
@@ -194,26 +196,26 @@ class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
         world, warehouse = self.world, self.world.warehouse
         return None if warehouse is None else plan_drop_run(world.target, warehouse, world.claim, world.setting)
 
-    def newest(self, plan: RunPlan) -> int:
-        """Attempts are counted by what is left of them, and by the last one that ended."""
-        last = self.last()
-        return last.attempt if last is not None else 0
+    def record(self) -> RunRecord:
+        """What the status says of runs of another kind is not about the drop; each drop that ended has failed."""
+        record = super().record()
+        last = record.last if record.last is not None and record.last.kind is RunKind.DROP else None
+        if last is None:
+            return RunRecord(current=record.current)
+        return replace(record, failures=last.attempt)
 
-    def last(self) -> LastRun | None:
-        """The drop, when one ended."""
-        last = self.world.subject.status.last_run
-        return last if last is not None and last.kind is RunKind.DROP else None
+    def newest(self, plan: RunPlan) -> int:
+        """Attempts are counted by the last one that ended, and by what is left of others."""
+        return self.record().failures
 
     def idle(self) -> Step | None:
-        """Clear away the intent of a run of another kind, or wait for the time to try again."""
-        world, status = self.world, self.world.subject.status
+        """Clear away the intent of a run of another kind, or wait for a Warehouse."""
+        world = self.world
         if world.run is not None and self.run is None and (step := discard(world.run)) is not None:
             return step
         if (block := self.block()) is not None:
-            return or_rest(self.write(status, block), self.pause())
-        dropped = status.last_run is not None and status.last_run.kind is RunKind.DROP
-        delay = seconds_until(status.retry_time, self.setting.now) if dropped else 0.0
-        return Rest(requeue=Requeue(min(delay, _left(world)))) if delay > 0 else None
+            return or_rest(self.show(self.status(), block), self.pause())
+        return None
 
     def block(self) -> Judgement | None:
         """No pod can be built from the Warehouse."""
@@ -232,53 +234,30 @@ class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
         """As it is."""
         return self.world.subject.status
 
-    def with_run(self, current: CurrentRun | None) -> TableStatus | SecondaryIndexStatus:
-        """What was known of the data stays."""
-        return replace(self.status(), current_run=current)
-
-    def with_intent(self, current: CurrentRun) -> TableStatus | SecondaryIndexStatus:
-        """The time to try again has come."""
-        return replace(self.status(), current_run=current, retry_time=None)
-
-    def write(self, status: TableStatus | SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: TableStatus | SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
         """Whatever the run does, the resource is being deleted."""
         return _written(self.world, status, as_phase(progress, Reason.DELETING, "dropping the data"))
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """The data is purged, kept, or it is tried again."""
-        return _conclude(self.world, run, verdict)
+        match verdict.ending:
+            case Ending.SUCCEEDED if verdict.reason in (Reason.DATA_RETAINED, Reason.NOT_CREATED_HERE):
+                return retain(self.world, verdict.message)
+            case Ending.SUCCEEDED:
+                note = verdict.message or f"the data at {self.world.location} was purged"
+                return release(self.world.subject, EventType.NORMAL, Reason.DATA_DELETED, note)
+            case Ending.REFUSED | Ending.ABSENT:
+                return retain(self.world, verdict.message)
+            case Ending.UNKNOWN | Ending.LOST:
+                record = self.after(run.current, verdict)
+                again = holds(PROGRESSING, Reason.RETRYING, last_end(record.last))
+                return or_rest(self.show(self.fields.lay(self.status(), record), again), 0.0)
+            case _:
+                assert_never(verdict.ending)
 
     def refused(self, refusal: Refused) -> Step | None:
         """In a namespace that is being deleted nothing can be created any more."""
         return retain(self.world, "the namespace is being deleted") if refusal.namespace_terminating else None
-
-
-def _conclude(world: DropWorld, run: RunWorld, verdict: Verdict) -> Step:
-    match verdict.ending:
-        case Ending.SUCCEEDED if verdict.reason in (Reason.DATA_RETAINED, Reason.NOT_CREATED_HERE):
-            return retain(world, verdict.message)
-        case Ending.SUCCEEDED:
-            note = verdict.message or f"the data at {world.location} was purged"
-            return release(world.subject, EventType.NORMAL, Reason.DATA_DELETED, note)
-        case Ending.REFUSED | Ending.ABSENT:
-            return retain(world, verdict.message)
-        case Ending.UNKNOWN | Ending.LOST:
-            return _try_again(world, run, verdict)
-        case _:
-            assert_never(verdict.ending)
-
-
-def _try_again(world: DropWorld, run: RunWorld, verdict: Verdict) -> Step:
-    timing, now = world.setting.timing, world.setting.now
-    delay = backoff(run.current.attempt, base=timing.backoff_base, cap=timing.backoff_cap)
-    status = replace(
-        world.subject.status,
-        current_run=None,
-        last_run=record_end(run.current, verdict, now),
-        retry_time=format_time(add_seconds(now, delay)),
-    )
-    progress = holds(PROGRESSING, Reason.RETRYING, f"the drop run ended with {verdict.reason}: {verdict.message}")
-    return or_rest(_written(world, status, progress), 0.0)
 
 
 def refused(world: DropWorld, refusal: Refused) -> Step:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind, TableRef
 from skipstone_core.ids import index_table_name
@@ -19,6 +18,7 @@ from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
+from skipstone_operator.reconcilers.runs.records import RecordFields, RunRecord, last_end
 from skipstone_operator.reconcilers.runs.requests import (
     DropTarget,
     RunPlan,
@@ -27,22 +27,14 @@ from skipstone_operator.reconcilers.runs.requests import (
     plan_reindex_run,
     reindex_request,
 )
-from skipstone_operator.reconcilers.runs.statuses import (
-    judged,
-    last_end,
-    newest_attempt,
-    or_rest,
-    put_status,
-    record_end,
-)
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.reconcilers.runs.statuses import judged, or_rest, put_status
+from skipstone_operator.resources.common import CurrentRun, RunResult
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
 from skipstone_operator.worlds.observations import find_observation
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Step
 from skipstone_operator.worlds.subjects import Finding, deletes_data, find_warehouse_finding
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import IndexWorld
 
 #: What a run found wrong with an index and the next reindex may fix.
@@ -122,7 +114,7 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
         return True
     if needs_user(status):
         return False
-    if status.retry_time is not None:
+    if status.retry_time is not None or (status.last_run is not None and status.last_run.result is RunResult.LOST):
         # A request by hand counts as seen once its first attempt is intended: the attempts after it follow from this.
         return True
     if world.index.spec.maintenance is Maintenance.MANUAL:
@@ -174,29 +166,21 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
 
     kinds = (RunKind.REINDEX,)
     noun = "the reindex"
+    fields = RecordFields(refused_hash="failed_inputs_hash")
     world: IndexWorld
 
     def plan(self) -> RunPlan | None:
         """The reindex, when Table and Warehouse are there."""
         return plan_reindex(self.world)
 
-    def newest(self, plan: RunPlan) -> int:
-        """Attempts are counted for the same inputs."""
-        return newest_attempt(self.last(), plan)
-
-    def last(self) -> LastRun | None:
-        """The reindex."""
-        return self.world.index.status.last_run
-
     def idle(self) -> Step | None:
-        """Nothing is missing, something is in the way, or a failed reindex waits."""
-        world, status = self.world, self.status()
-        if (rest := find_rest(world, status, self.plan())) is not None:
-            waits = self.pause() if rest.reason is Reason.WAITING_FOR_TABLE else None
-            return or_rest(self.write(status, fails(PROGRESSING, rest.reason, rest.message)), waits)
-        if (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
-            return or_rest(self.write(status, holds(PROGRESSING, Reason.RETRYING, last_end(status.last_run))), delay)
-        return None
+        """Nothing is missing, or something is in the way."""
+        status = self.status()
+        rest = find_rest(self.world, status, self.plan())
+        if rest is None:
+            return None
+        waits = self.pause() if rest.reason is Reason.WAITING_FOR_TABLE else None
+        return or_rest(self.show(status, fails(PROGRESSING, rest.reason, rest.message)), waits)
 
     def block(self) -> Judgement | None:
         """Suspended, or Table or Warehouse are not ready."""
@@ -211,25 +195,34 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
         """With what runs told of the table and of the index."""
         return seen(self.world)
 
-    def with_run(self, current: CurrentRun | None) -> SecondaryIndexStatus:
-        """Coverage stays as it was reported."""
-        return replace(self.status(), current_run=current)
-
     def with_intent(self, current: CurrentRun) -> SecondaryIndexStatus:
         """A request by hand is answered by a reindex that knows it."""
-        status, plan = self.with_run(current), self.plan()
+        status, plan = super().with_intent(current), self.plan()
         if plan is None or current.inputs_hash != plan.inputs_hash:
             return status
         asked = reindex_request(self.world.index)
-        return replace(status, observed_reindex=asked or status.observed_reindex, retry_time=None)
+        return replace(status, observed_reindex=asked or status.observed_reindex)
 
-    def write(self, status: SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
         """All conditions of the index."""
         return written(self.world, status, progress)
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Segments are covered, or it is tried again, or it failed for good."""
-        return conclude(self.world, run, verdict)
+        status, current = self.fields.lay_current(self.status(), None), run.current
+        if verdict.ending is Ending.SUCCEEDED:
+            status = replace(status, last_sync_time=format_time(self.setting.now))
+        if verdict.ending is Ending.SUCCEEDED and self._is_fruitless(status, verdict):
+            record = self.after(current, verdict, ending=Ending.UNKNOWN)
+        else:
+            final = verdict.reason not in _MAY_COME_BACK
+            record = self.after(current, verdict, inputs_hash=current.inputs_hash if final else "")
+        return or_rest(self.show(self.fields.lay(status, record), _progress_after(record)), 0.0)
+
+    def _is_fruitless(self, status: SecondaryIndexStatus, verdict: Verdict) -> bool:
+        """Whether nothing was built and the need stands: another run must not follow at once, for ever."""
+        built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
+        return not built and is_needed(self.world, self.fields.lay_due(status))
 
 
 def find_entering(world: IndexWorld, status: SecondaryIndexStatus) -> Finding | None:
@@ -269,49 +262,10 @@ def find_suspension(world: IndexWorld) -> Finding | None:
     return Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else None
 
 
-def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
-    """The reindex ended: segments are covered, or it is tried again, or it failed for good."""
-    status = replace(
-        seen(world), current_run=None, last_run=record_end(run.current, verdict, world.setting.now), retry_time=None
-    )
-    match verdict.ending:
-        case Ending.SUCCEEDED:
-            ended = _succeeded(world, status, verdict)
-        case Ending.REFUSED if verdict.reason not in _MAY_COME_BACK:
-            ended = replace(status, failed_inputs_hash=run.current.inputs_hash, failed_attempts=0)
-        case Ending.UNKNOWN | Ending.ABSENT | Ending.REFUSED:
-            ended = _tried_again(world, status, status.failed_attempts + 1)
-        case Ending.LOST:
-            stopped = verdict.reason is Reason.SUSPENDED
-            again = _tried_again(world, status, 1)
-            resumed = format_time(world.setting.now) if stopped else again.retry_time
-            ended = replace(again, failed_attempts=status.failed_attempts, retry_time=resumed)
-        case _:
-            assert_never(verdict.ending)
-    return or_rest(written(world, ended, _progress_after(ended)), 0.0)
-
-
-def _progress_after(status: SecondaryIndexStatus) -> Judgement:
-    last = status.last_run
-    if status.retry_time is not None and last is not None and last.reason != Reason.SUSPENDED:
-        return holds(PROGRESSING, Reason.RETRYING, last_end(last))
+def _progress_after(record: RunRecord) -> Judgement:
+    if record.retry_time is not None:
+        return holds(PROGRESSING, Reason.RETRYING, last_end(record.last))
     return fails(PROGRESSING, Reason.IDLE, "the reindex ended")
-
-
-def _succeeded(world: IndexWorld, status: SecondaryIndexStatus, verdict: Verdict) -> SecondaryIndexStatus:
-    now = format_time(world.setting.now)
-    built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
-    synced = replace(status, last_sync_time=now, failed_inputs_hash="")
-    if not built and is_needed(world, synced):
-        # A run that built nothing and left its need standing must not be followed by another at once, for ever.
-        return _tried_again(world, synced, status.failed_attempts + 1)
-    return replace(synced, failed_attempts=0)
-
-
-def _tried_again(world: IndexWorld, status: SecondaryIndexStatus, failures: int) -> SecondaryIndexStatus:
-    timing = world.setting.timing
-    delay = backoff(failures, base=timing.backoff_base, cap=timing.backoff_cap)
-    return replace(status, failed_attempts=failures, retry_time=format_time(add_seconds(world.setting.now, delay)))
 
 
 def refused(world: IndexWorld, refusal: Refused) -> Step:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from propcache.api import cached_property
 from skipstone_core.contract.reports import StepReport
 from skipstone_core.contract.requests import MaintainTask, RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import Judgement, format_time
+from skipstone_operator.conditions import Judgement
 from skipstone_operator.reconcilers.maintenance.due import (
     Due,
     configured,
@@ -25,12 +24,13 @@ from skipstone_operator.reconcilers.maintenance.due import (
     seconds_to_turn,
     unfinished,
 )
-from skipstone_operator.reconcilers.maintenance.results import find_steps, made_progress, with_end
+from skipstone_operator.reconcilers.maintenance.results import find_steps, made_progress, with_steps
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
+from skipstone_operator.reconcilers.runs.records import RecordFields, RunRecord
 from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_maintain_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest
 from skipstone_operator.reconcilers.tablestatus import choose_writer, put_written, queue_of, seen
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
@@ -42,11 +42,9 @@ from skipstone_operator.worlds.subjects import (
     find_table_finding,
     find_warehouse_finding,
 )
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
+from skipstone_operator.worlds.times import backoff, seconds_since
 from skipstone_operator.worlds.worlds import TableWorld
 
-#: Seconds: the longest back-off after failures. Each costs a driver with Spark.
-RETRY_CAP = 3600.0
 #: Seconds that a run keeps the place although a job waits, doubling, once runs before it gave way with nothing done.
 PATIENCE, PATIENCE_CAP = 30.0, 600.0
 
@@ -79,6 +77,12 @@ class MaintainPolicy(Policy[TableStatus]):
 
     kinds = (RunKind.MAINTAIN,)
     noun = "the maintain run"
+    fields = RecordFields(
+        current="maintain_run",
+        last="last_maintain_run",
+        failures="failed_maintains",
+        retry_time="maintain_retry_time",
+    )
     world: TableWorld
     table: TableSubject
     calm: Calm
@@ -100,29 +104,29 @@ class MaintainPolicy(Policy[TableStatus]):
         )
         return plan_maintain_run(self.table, self.world.place, self.setting, task, due.request)
 
+    def record(self) -> RunRecord:
+        """A request by hand waits for nothing."""
+        record = super().record()
+        return replace(record, retry_time=None) if self.due.request else record
+
     def newest(self, plan: RunPlan) -> int:
         """Numbers go on from run to run."""
-        last = self.last()
+        last = self.record().last
         return last.attempt if last is not None else 0
 
-    def last(self) -> LastRun | None:
-        """The maintain run."""
-        return self.status().last_maintain_run
+    def retrying(self) -> Judgement | None:
+        """The condition Healthy tells of failures."""
+        return self.calm.progress
 
     def idle(self) -> Step | None:
         """Nothing is due, something is in the way, or the writer's place is taken first."""
-        status, delay = self.status(), self._retry_left()
-        if delay > 0 or self.find_block() is not None:
-            wait = earliest(self.calm.after, self.look(), delay or None)
-            return or_rest(self.write(status, self.calm.progress), wait)
+        status = self.status()
+        if self.find_block() is not None:
+            return or_rest(self.show(status, self.calm.progress), self.look())
         writer = choose_writer(self.world, self.table, status, change_due=False, maintain_due=True)
         if writer is not None and writer.uid == self.table.meta.uid:
             return None
-        return or_rest(self.write(status, self.calm.progress), earliest(self.calm.after, self.pause()))
-
-    def _retry_left(self) -> float:
-        """Seconds that a failure still waits; a request by hand waits for nothing."""
-        return 0.0 if self.due.request else seconds_until(self.status().maintain_retry_time, self.setting.now)
+        return or_rest(self.show(status, self.calm.progress), self.pause())
 
     def find_block(self) -> Finding | None:
         """Why no run can start now."""
@@ -176,11 +180,11 @@ class MaintainPolicy(Policy[TableStatus]):
         return max(0.0, patience - (seconds_since(since, self.setting.now) or 0.0))
 
     def look(self) -> float | None:
-        """The window opens or closes, a step becomes due, or patience ends."""
+        """The window opens or closes, a step or a change becomes due, or patience ends."""
         engaged = self.run is not None or bool(self.due.steps)
         turn = seconds_to_turn(self.world, self.table) if engaged else None
         patience = self._patience_left() if self.run is not None else 0.0
-        return earliest(turn, self.due.wait, patience or None)
+        return earliest(self.calm.after, turn, self.due.wait, patience or None)
 
     @cached_property
     def _seen(self) -> TableStatus:
@@ -192,19 +196,17 @@ class MaintainPolicy(Policy[TableStatus]):
 
     def with_run(self, current: CurrentRun | None) -> TableStatus:
         """A run that is taken back leaves no steps, and what was asked by hand is still asked."""
-        status = replace(self.status(), maintain_run=current)
+        status = super().with_run(current)
         return status if current is not None else replace(status, maintain_steps=(), maintain_request="")
 
     def with_intent(self, current: CurrentRun) -> TableStatus:
         """The run with its steps, and the request that it answers."""
-        status, plan = self.with_run(current), self.plan()
+        status, plan = super().with_intent(current), self.plan()
         if plan is None or current.inputs_hash != plan.inputs_hash:
             return status
-        return replace(
-            status, maintain_steps=self.due.steps, maintain_request=self.due.request, maintain_retry_time=None
-        )
+        return replace(status, maintain_steps=self.due.steps, maintain_request=self.due.request)
 
-    def write(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
         """Progressing shows which steps the run is at."""
         names = ", ".join(status.maintain_steps) or "all steps"
         told = progress if status.maintain_run is None else as_phase(progress, Reason.MAINTAINING, names)
@@ -213,26 +215,18 @@ class MaintainPolicy(Policy[TableStatus]):
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """What was done is told; what was not is tried again."""
-        return _conclude(self, run, verdict, pod)
-
-
-def _conclude(policy: MaintainPolicy, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
-    steps = find_steps(verdict, pod)
-    ended = with_end(policy.status(), run.current, verdict, steps, policy.setting.now)
-    match verdict.ending:
-        case Ending.SUCCEEDED if _got_on(policy, ended, steps):
-            ended = replace(ended, failed_maintains=0, maintains_given_way=0)
-        case Ending.SUCCEEDED | Ending.LOST if run.current.stop_reason:
-            gave_way = run.current.stop_reason == Reason.GIVING_WAY
-            ended = replace(ended, maintains_given_way=ended.maintains_given_way + gave_way)
-        case Ending.LOST:
-            ended = _tried_again(policy, ended, 1)
-        case Ending.SUCCEEDED | Ending.UNKNOWN | Ending.REFUSED | Ending.ABSENT:
-            failures = ended.failed_maintains + 1
-            ended = replace(_tried_again(policy, ended, failures), failed_maintains=failures)
-        case _:
-            assert_never(verdict.ending)
-    return or_rest(policy.write(ended, policy.calm.progress), 0.0)
+        steps, current = find_steps(verdict, pod), run.current
+        ended = with_steps(self.fields.lay_current(self.status(), None), current, verdict, steps, self.setting.now)
+        succeeded, ending = verdict.ending is Ending.SUCCEEDED, verdict.ending
+        if succeeded and _got_on(self, ended, steps):
+            ended = replace(ended, maintains_given_way=0)
+        elif (succeeded or ending is Ending.LOST) and current.stop_reason:
+            gave_way = current.stop_reason == Reason.GIVING_WAY
+            ended, ending = replace(ended, maintains_given_way=ended.maintains_given_way + gave_way), Ending.LOST
+        elif succeeded:
+            ending = Ending.UNKNOWN
+        known = self.fields.lay(ended, self.after(current, verdict, ending=ending))
+        return or_rest(self.show(known, self.calm.progress), 0.0)
 
 
 def _got_on(policy: MaintainPolicy, ended: TableStatus, steps: tuple[StepReport, ...]) -> bool:
@@ -244,8 +238,3 @@ def _got_on(policy: MaintainPolicy, ended: TableStatus, steps: tuple[StepReport,
     left = asked & set(find_due(policy.world, policy.table, ended).steps)
     done = {step.step for step in steps if step.is_done}
     return not left or (made_progress(steps) and not left & done)
-
-
-def _tried_again(policy: MaintainPolicy, status: TableStatus, failures: int) -> TableStatus:
-    delay = backoff(failures, base=policy.setting.timing.backoff_base, cap=RETRY_CAP)
-    return replace(status, maintain_retry_time=format_time(add_seconds(policy.setting.now, delay)))

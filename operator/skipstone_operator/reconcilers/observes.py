@@ -11,25 +11,24 @@ from dataclasses import dataclass, replace
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, holds
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
 from skipstone_operator.reconcilers.runs.launch import is_awaited, refusal_finding
 from skipstone_operator.reconcilers.runs.lifecycle import Policy
+from skipstone_operator.reconcilers.runs.records import RecordFields
 from skipstone_operator.reconcilers.runs.requests import DueTable, RunPlan, plan_observe_run
-from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
-from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
+from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status
+from skipstone_operator.resources.common import CurrentRun, RunResult
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, Live, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import IndexSubject, TableSubject, children_of, warehouse_ready
-from skipstone_operator.worlds.times import add_seconds, backoff, parse_time, past_time, seconds_since, seconds_until
+from skipstone_operator.worlds.times import parse_time, past_time, seconds_since
 from skipstone_operator.worlds.worlds import WarehouseWorld
 
-#: Seconds after an observe run in which tables and indexes take over what it found.
-SETTLE = 10.0
 #: Seconds until something that a run did not answer is asked again.
 ASK_AGAIN = 60.0
 OBSERVED_INTERVAL = 300
@@ -50,6 +49,12 @@ class ObservePolicy(Policy[WarehouseStatus]):
 
     kinds = (RunKind.OBSERVE,)
     noun = "the observe run"
+    fields = RecordFields(
+        current="observe_run",
+        last="last_observe_run",
+        failures="failed_observes",
+        retry_time="observe_retry_time",
+    )
     world: WarehouseWorld
 
     def plan(self) -> RunPlan | None:
@@ -58,12 +63,8 @@ class ObservePolicy(Policy[WarehouseStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Numbers go on from run to run."""
-        last = self.last()
+        last = self.record().last
         return last.attempt if last is not None else 0
-
-    def last(self) -> LastRun | None:
-        """The observe run."""
-        return self.world.warehouse.status.last_observe_run
 
     def idle(self) -> Step | None:
         """Wait until a table is due."""
@@ -71,8 +72,7 @@ class ObservePolicy(Policy[WarehouseStatus]):
         waits = [wait for table in world.tables if (wait := seconds_to_look(world, table)) is not None]
         if not waits or not warehouse_ready(world.warehouse):
             return Rest()
-        wait = max(min(waits), seconds_until(self.status().observe_retry_time, self.setting.now))
-        return Rest(requeue=Requeue(wait)) if wait > 0 else None
+        return Rest(requeue=Requeue(min(waits))) if min(waits) > 0 else None
 
     def block(self) -> Judgement | None:
         """Nothing is due any more, or the Warehouse is not ready."""
@@ -87,11 +87,7 @@ class ObservePolicy(Policy[WarehouseStatus]):
         """How far the run is would be a write for every table."""
         return replace(self.status(), observe_run=None if current is None else replace(current, progress=""))
 
-    def with_intent(self, current: CurrentRun) -> WarehouseStatus:
-        """The time to try again has come."""
-        return replace(self.with_run(current), observe_retry_time=None)
-
-    def write(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
         """The run alone."""
         return put_status(self.world.warehouse, status)
 
@@ -111,7 +107,8 @@ class ObservePolicy(Policy[WarehouseStatus]):
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Tables and indexes take over what was found; a failure waits with back-off."""
-        return _conclude(self.world, run, verdict)
+        ended = self.fields.lay(self.status(), self.after(run.current, verdict))
+        return or_rest(put_status(self.world.warehouse, ended), 0.0)
 
 
 def find_trouble(world: WarehouseWorld) -> Judgement | None:
@@ -196,17 +193,3 @@ def _refresh_delay(world: WarehouseWorld, table: TableSubject) -> float | None:
         interval = OBSERVED_INTERVAL if table.spec.management is Management.OBSERVED else 0
     waited = seconds_since(table.status.observed_time, world.setting.now)
     return max(0.0, interval - waited) if interval > 0 and waited is not None else None
-
-
-def _conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:
-    status, now, timing = world.warehouse.status, world.setting.now, world.setting.timing
-    failures = 0 if verdict.ending is Ending.SUCCEEDED else status.failed_observes + 1
-    delay = max(SETTLE, backoff(failures, base=timing.backoff_base, cap=timing.check_retry_cap))
-    ended = replace(
-        status,
-        observe_run=None,
-        last_observe_run=record_end(run.current, verdict, now),
-        failed_observes=failures,
-        observe_retry_time=format_time(add_seconds(now, delay)),
-    )
-    return or_rest(put_status(world.warehouse, ended), 0.0)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import assert_never
 
 from propcache.api import cached_property
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.ids import canonical_hash
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, Judgement, fails, holds
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.jobs import deciding
@@ -25,13 +24,9 @@ from skipstone_operator.reconcilers.passes.failures import find_failure, guarded
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, find_live, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
+from skipstone_operator.reconcilers.runs.records import RecordFields, last_end
 from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
-from skipstone_operator.reconcilers.runs.statuses import (
-    first_write,
-    last_end,
-    or_rest,
-    record_end,
-)
+from skipstone_operator.reconcilers.runs.statuses import first_write, or_rest
 from skipstone_operator.reconcilers.tablestatus import (
     choose_writer,
     find_obstacle,
@@ -44,7 +39,6 @@ from skipstone_operator.reconcilers.tablestatus import (
     with_tally,
     written,
 )
-from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
@@ -56,10 +50,11 @@ from skipstone_operator.worlds.subjects import (
     find_warehouse_finding,
     is_dry_run,
 )
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 KEPT_JOBS = 10
+#: What a Table knows of its change runs. Refused is what the inputs, the schema and the problem are together.
+CHANGES = RecordFields(refused_hash="failed_inputs_hash")
 
 
 def decide(world: TableWorld) -> Step:
@@ -171,8 +166,9 @@ def find_change(world: TableWorld, table: TableSubject, status: TableStatus) -> 
     known = {"inputs": plan.inputs_hash, "schema": dict(status.column_types), "problem": status.problem}
     failure = canonical_hash(known)
     ready = find_warehouse_finding(table.spec.warehouse_ref.name, warehouse) is None
-    waited = seconds_until(status.retry_time, world.setting.now) == 0
-    return Change(plan, failure, due=ready and waited and status.failed_inputs_hash != failure)
+    record = CHANGES.read(status)
+    waited = record.wait(world.setting.now) == 0
+    return Change(plan, failure, due=ready and waited and record.refused_hash != failure)
 
 
 def change_policy(world: TableWorld, table: TableSubject) -> ChangePolicy:
@@ -188,6 +184,7 @@ class ChangePolicy(Policy[TableStatus]):
 
     kinds = (RunKind.TABLE,)
     noun = "the table change"
+    fields = CHANGES
     world: TableWorld
     table: TableSubject
 
@@ -200,20 +197,12 @@ class ChangePolicy(Policy[TableStatus]):
         """The change that the spec asks for."""
         return self.change.plan if self.change is not None else None
 
-    def newest(self, plan: RunPlan) -> int:
-        """Attempts are counted while they fail."""
-        return self.table.status.failed_attempts
-
-    def last(self) -> LastRun | None:
-        """The change."""
-        return self.table.status.last_run
-
     def idle(self) -> Step | None:
         """Nothing is to be changed now, or somebody else writes the table."""
         status, change = self.status(), self.change
         if change is None or not change.due:
             calm = self.calm()
-            return or_rest(self.write(status, calm.progress), calm.after)
+            return or_rest(self.show(status, calm.progress), calm.after)
         writer = choose_writer(self.world, self.table, status, change_due=True)
         if writer is not None and writer.uid == self.table.meta.uid:
             return None
@@ -225,7 +214,7 @@ class ChangePolicy(Policy[TableStatus]):
     def calm(self) -> Calm:
         """What is said while no change run is due."""
         progress = idle_progress(self.world, self.table, self.status(), self.change)
-        return Calm(progress, seconds_until(self.status().retry_time, self.setting.now) or None)
+        return Calm(progress, self.record().wait(self.setting.now) or None)
 
     def block(self) -> Judgement | None:
         """Nothing is to be changed any more, or the Warehouse is not ready."""
@@ -238,21 +227,24 @@ class ChangePolicy(Policy[TableStatus]):
         """With what runs and indexes told."""
         return seen(self.world, self.table)
 
-    def with_run(self, current: CurrentRun | None) -> TableStatus:
-        """What runs told stays."""
-        return replace(self.status(), current_run=current)
-
-    def with_intent(self, current: CurrentRun) -> TableStatus:
-        """The time to try again has come."""
-        return replace(self.status(), current_run=current, retry_time=None)
-
-    def write(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
         """Ready and Progressing, and who writes the table."""
         return written(self.world, self.table, status, progress)
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """The spec is applied, refused for good, or tried again."""
-        return conclude(self.world, self.table, run, verdict)
+        world, table, current = self.world, self.table, run.current
+        applied, ended = verdict.ending is Ending.SUCCEEDED, replace(table.status, current_run=None)
+        if applied:
+            ended = replace(ended, applied_generation=current.generation, applied_hash=current.inputs_hash)
+            ended = with_owner(ended, verdict.report)
+        told = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
+        # A refusal is remembered with the schema and the problem as this very run told them.
+        change = find_change(world, table, told)
+        failure = change.failure_hash if change is not None else ""
+        known = self.fields.lay(told, self.after(current, verdict, inputs_hash=failure))
+        progress = idle_progress(world, table, known, find_change(world, table, known))
+        return or_rest(written(world, table, known, progress), 0.0)
 
 
 def idle_progress(world: TableWorld, table: TableSubject, status: TableStatus, change: Change | None) -> Judgement:
@@ -263,33 +255,6 @@ def idle_progress(world: TableWorld, table: TableSubject, status: TableStatus, c
     if finding is not None:
         return fails(PROGRESSING, Reason.WAITING_FOR_WAREHOUSE, finding.message)
     return holds(PROGRESSING, Reason.RETRYING, last_end(status.last_run))
-
-
-def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Verdict) -> Step:
-    """The change run ended: the spec is applied, refused for good, or tried again."""
-    now, timing = world.setting.now, world.setting.timing
-    ended = replace(table.status, current_run=None, retry_time=None, last_run=record_end(run.current, verdict, now))
-    applied = verdict.ending is Ending.SUCCEEDED
-    if applied:
-        generation, inputs_hash = run.current.generation, run.current.inputs_hash
-        ended = replace(ended, applied_generation=generation, applied_hash=inputs_hash, failed_attempts=0)
-        ended = with_owner(ended, verdict.report)
-    ended = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
-    match verdict.ending:
-        case Ending.SUCCEEDED:
-            ended = replace(ended, failed_inputs_hash="")
-        case Ending.REFUSED:
-            # Remembered with the schema and the problem as this very run told them.
-            change = find_change(world, table, ended)
-            ended = replace(ended, failed_inputs_hash=change.failure_hash if change else "")
-        case Ending.UNKNOWN | Ending.LOST | Ending.ABSENT:
-            failures = ended.failed_attempts + (verdict.ending is not Ending.LOST)
-            delay = backoff(max(1, failures), base=timing.backoff_base, cap=timing.backoff_cap)
-            ended = replace(ended, failed_attempts=failures, retry_time=format_time(add_seconds(now, delay)))
-        case _:
-            assert_never(verdict.ending)
-    progress = idle_progress(world, table, ended, find_change(world, table, ended))
-    return or_rest(written(world, table, ended, progress), 0.0)
 
 
 def refused(world: TableWorld, owner_uid: str, refusal: Refused) -> Step:

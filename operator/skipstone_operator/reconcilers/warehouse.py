@@ -18,25 +18,18 @@ from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
 from skipstone_operator.reconcilers.planning.deciding import decide_planning
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import UNDERWAY, Policy, decide_refused
+from skipstone_operator.reconcilers.runs.records import RunRecord, last_end
 from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_invalid_setting, plan_check_run
-from skipstone_operator.reconcilers.runs.statuses import (
-    first_write,
-    judged,
-    last_end,
-    newest_attempt,
-    or_rest,
-    put_status,
-    record_end,
-)
+from skipstone_operator.reconcilers.runs.statuses import first_write, judged, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.storage import place_text
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import ClaimFacts, Finding, WarehouseSubject, children_of
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
+from skipstone_operator.worlds.times import seconds_since
 from skipstone_operator.worlds.worlds import WarehouseWorld
 
 MISSING_POLL = 30.0
@@ -201,25 +194,19 @@ class CheckPolicy(Policy[WarehouseStatus]):
         """The check of this generation."""
         return plan_check_run(self.world.warehouse, self.world.claim, self.setting)
 
-    def newest(self, plan: RunPlan) -> int:
-        """Attempts are counted for the same inputs."""
-        return newest_attempt(self.last(), plan)
-
-    def last(self) -> LastRun | None:
-        """The check run."""
-        return self.world.warehouse.status.last_run
+    def record(self) -> RunRecord:
+        """What failed for another generation is not waited for."""
+        record, generation = super().record(), self.world.warehouse.meta.generation
+        waits = record.last is not None and record.last.generation == generation
+        return record if waits else replace(record, retry_time=None)
 
     def idle(self) -> Step | None:
-        """Something is in the way, this generation is checked, or a failed check waits."""
+        """Something is in the way, or this generation is checked."""
         world, status = self.world, self.status()
         if (block := self.block()) is not None:
-            return or_rest(self.write(self.with_run(None), block), MISSING_POLL)
+            return or_rest(self.show(self.with_run(None), block), MISSING_POLL)
         if is_checked(world.warehouse, status):
-            return or_rest(self.write(status, find_trouble(world) or NOTHING_TO_DO), None)
-        last = status.last_run
-        again = last is not None and last.generation == world.warehouse.meta.generation
-        if again and (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
-            return or_rest(self.write(status, holds(PROGRESSING, Reason.RETRYING, last_end(last))), delay)
+            return or_rest(self.show(status, find_trouble(world) or NOTHING_TO_DO), None)
         return None
 
     def block(self) -> Judgement | None:
@@ -235,38 +222,21 @@ class CheckPolicy(Policy[WarehouseStatus]):
         status = replace(self.status(), current_run=current)
         return status if find_obstacle(self.world) is None else replace(status, checked_generation=0)
 
-    def with_intent(self, current: CurrentRun) -> WarehouseStatus:
-        """The time to try again has come."""
-        return replace(self.with_run(current), retry_time=None)
-
-    def write(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
         """Ready says what keeps the check from its end."""
         ordinary = progress.reason in ORDINARY
         return written(self.world, status, progress, None if ordinary else Finding(progress.reason, progress.message))
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Good for this generation, or tried again and again while catalog or storage fail."""
-        return conclude(self.world, run, verdict)
-
-
-def conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:
-    """What the end of a check means."""
-    now, timing = world.setting.now, world.setting.timing
-    ended = replace(
-        seen(world),
-        current_run=None,
-        last_run=record_end(run.current, verdict, now),
-        check_time=format_time(now),
-        checked_hash=run.current.inputs_hash,
-    )
-    if verdict.ending is Ending.SUCCEEDED:
-        good = replace(ended, checked_generation=run.current.generation, failed_attempts=0, retry_time=None)
-        return or_rest(written(world, good, NOTHING_TO_DO), 0.0)
-    failures = ended.failed_attempts + 1
-    delay = backoff(failures, base=timing.backoff_base, cap=timing.check_retry_cap)
-    retry = format_time(add_seconds(now, delay))
-    bad = replace(ended, checked_generation=0, failed_attempts=failures, retry_time=retry)
-    return or_rest(written(world, bad, holds(PROGRESSING, Reason.RETRYING, last_end(bad.last_run))), 0.0)
+        world, current, now = self.world, run.current, self.setting.now
+        seen_now = replace(self.status(), check_time=format_time(now), checked_hash=current.inputs_hash)
+        ended = self.fields.lay(seen_now, self.after(current, verdict))
+        if verdict.ending is Ending.SUCCEEDED:
+            good = replace(ended, checked_generation=current.generation)
+            return or_rest(written(world, good, NOTHING_TO_DO), 0.0)
+        again = holds(PROGRESSING, Reason.RETRYING, last_end(ended.last_run))
+        return or_rest(written(world, replace(ended, checked_generation=0), again), 0.0)
 
 
 def refused(world: WarehouseWorld, operation: str, refusal: Refused) -> Step:

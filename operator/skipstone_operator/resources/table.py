@@ -17,7 +17,6 @@ from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_operator.resources.common import (
     OBSERVED_GENERATION,
     Condition,
-    ConfirmState,
     CurrentRun,
     LastRun,
     LocalRef,
@@ -447,7 +446,6 @@ class TableStatus:
         str, Doc("Inputs that failed for good; tried again when they change.", max_length=64)
     ] = ""
     retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
-    confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt of unknown outcome.")] = None
     health: Annotated[
         Health | None, Doc("How the table is by spec.maintenance; absent without it, and until a run has told.")
     ] = None

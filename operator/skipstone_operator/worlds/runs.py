@@ -209,18 +209,19 @@ def _describe_silent(pod: PodFacts) -> str:
     return f"{how}; it said last: {last or 'no message'}"
 
 
-#: Stops that are nobody's fault: the attempt does not count.
-_UNCOUNTED = frozenset(
+#: Stops on request: the run follows again as soon as it is due, it neither failed nor was it lost.
+REQUESTED_STOPS = frozenset(
     {
         Reason.SUSPENDED,
         Reason.DELETING,
         Reason.TABLE_NOT_FOUND,
-        Reason.NODE_NOT_READY,
         Reason.GIVING_WAY,
         Reason.WINDOW_CLOSED,
         Reason.MAINTENANCE_OFF,
     }
 )
+#: Stops that are nobody's fault: the attempt does not count.
+_UNCOUNTED = REQUESTED_STOPS | {Reason.NODE_NOT_READY}
 
 
 def _without_report(current: CurrentRun, reason: Reason, message: str, *, lost: bool) -> Verdict:

@@ -1,6 +1,6 @@
 """Confirm runs: before a job is Failed, somebody looks into the table and fences the transaction off.
 
-Called by the job deciders. A confirm run is repeated with back-off until it answers; it never counts. Pure.
+Called by the job deciders. A confirm run is repeated until it answers; it never counts as an attempt. Pure.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import assert_never
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, Judgement, find, format_time, holds, read_reason
+from skipstone_operator.conditions import PROGRESSING, Judgement, find, holds, read_reason
 from skipstone_operator.reconcilers.jobs.facts import MAIN_KINDS, WAIT_POLL
 from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed, waiting, written
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, delete_pod, find_live
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
+from skipstone_operator.reconcilers.runs.records import RunRecord
 from skipstone_operator.reconcilers.runs.requests import RunPlan, find_invalid_setting, plan_confirm_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest
-from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun, LastRun
+from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.nodes import describe_stuck, is_stuck, seconds_to_change
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Step
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld
 
 
@@ -51,23 +51,36 @@ class ConfirmPolicy(Policy[JobStatus]):
         plan = plan_confirm(self.world)
         return plan if isinstance(plan, RunPlan) else None
 
+    def record(self) -> RunRecord:
+        """Attempts and confirm runs have the last run in common, and counts of their own.
+
+        Each confirm run before the one that is intended or running has failed.
+        """
+        status, confirm = self.status(), self.confirm
+        failures = confirm.attempts if status.current_run is None else max(0, confirm.attempts - 1)
+        return RunRecord(
+            current=status.current_run, last=status.last_run, failures=failures, retry_time=confirm.next_time
+        )
+
     def newest(self, plan: RunPlan) -> int:
         """Confirm runs have numbers of their own."""
         return self.confirm.attempts
 
-    def last(self) -> LastRun | None:
-        """Attempts and confirm runs alike."""
-        return self.world.job.status.last_run
+    def retrying(self) -> Judgement | None:
+        """What is said in place of a pass that failed; what the last confirm run said stays."""
+        said = find(self.status().conditions, PROGRESSING)
+        if said is None or said.status is not ConditionStatus.UNKNOWN:
+            return None
+        message = f"confirm run {self.confirm.attempts} did not answer; another follows"
+        return holds(PROGRESSING, Reason.OUTCOME_UNKNOWN, message)
 
     def idle(self) -> Step | None:
-        """Wait until nobody may still be writing, and until the time of the next look."""
+        """Wait until nobody may still be writing."""
         live = find_live(self.children, MAIN_KINDS)
         if live is not None:
             return self._await_end(live) if live.deleting else delete_pod(live)
-        if (delay := seconds_until(self.confirm.next_time, self.setting.now)) > 0:
-            return or_rest(_still_unknown(self.world, self.confirm), delay)
         block = self.block()
-        return or_rest(self.write(self.status(), block), WAIT_POLL) if block is not None else None
+        return or_rest(self.show(self.status(), block), WAIT_POLL) if block is not None else None
 
     def _await_end(self, live: PodFacts) -> Step:
         setting = self.setting
@@ -87,16 +100,12 @@ class ConfirmPolicy(Policy[JobStatus]):
         """As it is."""
         return self.world.job.status
 
-    def with_run(self, current: CurrentRun | None) -> JobStatus:
-        """What is asked for stays while no run asks."""
-        return replace(self.status(), current_run=current)
-
     def with_intent(self, current: CurrentRun) -> JobStatus:
         """The back-off grows with the number."""
         attempts = max(current.attempt, self.confirm.attempts)
-        return replace(self.status(), current_run=current, confirm=replace(self.confirm, attempts=attempts))
+        return replace(self.with_run(current), confirm=replace(self.confirm, attempts=attempts))
 
-    def write(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
         """Whatever the run does, the job is being confirmed."""
         known = progress.reason is Reason.OUTCOME_UNKNOWN
         said = progress if known else as_phase(progress, Reason.CONFIRMING, "confirming whether a commit landed")
@@ -104,16 +113,28 @@ class ConfirmPolicy(Policy[JobStatus]):
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Complete, Failed, or asked again."""
-        return _conclude(self.world, self.confirm, verdict)
+        world, status, confirm = self.world, self.status(), self.confirm
+        match verdict.ending:
+            case Ending.SUCCEEDED:
+                return or_rest(completed(world, status, verdict), 0.0)
+            case Ending.ABSENT:
+                reason = read_reason(confirm.reason or Reason.ABORTED.value)
+                message = f"{confirm.message}; nothing was committed, and nothing will be".lstrip("; ")
+                return or_rest(failed(world, status, reason, message), 0.0)
+            case Ending.REFUSED if verdict.reason is Reason.ROLLED_BACK:
+                message = f"{verdict.message}; before that: {confirm.reason}: {confirm.message}"
+                return or_rest(failed(world, status, verdict.reason, message), 0.0)
+            case Ending.UNKNOWN | Ending.LOST | Ending.REFUSED:
+                # A run that could not even open the table has not answered: the commit may be there.
+                return self._ask_again(run.current, verdict)
+            case _:
+                assert_never(verdict.ending)
 
-
-def _still_unknown(world: JobWorld, confirm: ConfirmState) -> PutStatus | None:
-    """What is said while the next confirm run waits, in place of a pass that failed."""
-    said = find(world.job.status.conditions, PROGRESSING)
-    if said is None or said.status is not ConditionStatus.UNKNOWN:
-        return None
-    message = f"confirm run {confirm.attempts} did not answer; another follows"
-    return at_work(world, world.job.status, Reason.OUTCOME_UNKNOWN, message)
+    def _ask_again(self, current: CurrentRun, verdict: Verdict) -> Step:
+        asking = replace(self.confirm, next_time=self.after(current, verdict).retry_time)
+        said = f"confirm run {asking.attempts} did not answer ({verdict.reason}: {verdict.message}); another follows"
+        status = replace(self.with_run(None), confirm=asking)
+        return or_rest(at_work(self.world, status, Reason.OUTCOME_UNKNOWN, said), 0.0)
 
 
 def plan_confirm(world: JobWorld) -> RunPlan | str:
@@ -127,31 +148,3 @@ def plan_confirm(world: JobWorld) -> RunPlan | str:
         name = place.warehouse.meta.name
         return f"whether the commit landed is not known: correct Warehouse {name!r}: {invalid.message}"
     return plan_confirm_run(world.job, place, place.table, place.warehouse, world.setting)
-
-
-def _conclude(world: JobWorld, confirm: ConfirmState, verdict: Verdict) -> Step:
-    status = world.job.status
-    match verdict.ending:
-        case Ending.SUCCEEDED:
-            return or_rest(completed(world, status, verdict), 0.0)
-        case Ending.ABSENT:
-            reason = read_reason(confirm.reason or Reason.ABORTED.value)
-            message = f"{confirm.message}; nothing was committed, and nothing will be".lstrip("; ")
-            return or_rest(failed(world, status, reason, message), 0.0)
-        case Ending.REFUSED if verdict.reason is Reason.ROLLED_BACK:
-            message = f"{verdict.message}; before that: {confirm.reason}: {confirm.message}"
-            return or_rest(failed(world, status, verdict.reason, message), 0.0)
-        case Ending.UNKNOWN | Ending.LOST | Ending.REFUSED:
-            # A run that could not even open the table has not answered: the commit may be there.
-            return _ask_again(world, confirm, verdict)
-        case _:
-            assert_never(verdict.ending)
-
-
-def _ask_again(world: JobWorld, confirm: ConfirmState, verdict: Verdict) -> Step:
-    timing, now = world.setting.timing, world.setting.now
-    delay = backoff(confirm.attempts, base=timing.backoff_base, cap=timing.backoff_cap)
-    asking = replace(confirm, next_time=format_time(add_seconds(now, delay)))
-    message = f"confirm run {confirm.attempts} did not answer ({verdict.reason}: {verdict.message}); another follows"
-    unknown = replace(world.job.status, current_run=None, confirm=asking)
-    return or_rest(at_work(world, unknown, Reason.OUTCOME_UNKNOWN, message), 0.0)

@@ -6,14 +6,15 @@ Called by the table's decider, since jobs reconcile under their Table's key. Pur
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import FAILED, PROGRESSING, STALLED, Judgement, fails, format_time, is_true
+from skipstone_operator.conditions import FAILED, PROGRESSING, STALLED, Judgement, fails, format_time, holds, is_true
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.jobs.confirms import confirm_policy
-from skipstone_operator.reconcilers.jobs.ends import conclude, count_failure, give_up
+from skipstone_operator.reconcilers.jobs.ends import end_attempt, give_up, is_only_pod, try_again
 from skipstone_operator.reconcilers.jobs.facts import (
     MAIN_KINDS,
     WAIT_POLL,
@@ -25,19 +26,20 @@ from skipstone_operator.reconcilers.jobs.facts import (
     retry_message,
     table_uid,
 )
-from skipstone_operator.reconcilers.jobs.status import at_work, failed, is_finished, waiting, with_progress, written
+from skipstone_operator.reconcilers.jobs.status import completed, failed, is_finished, waiting, with_progress, written
 from skipstone_operator.reconcilers.runs.launch import delete_pod, is_awaited, refusal_finding, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
+from skipstone_operator.reconcilers.runs.records import RecordFields, RetryRule
 from skipstone_operator.reconcilers.runs.requests import RunPlan
-from skipstone_operator.reconcilers.runs.statuses import earliest, judged, or_rest, put_status
+from skipstone_operator.reconcilers.runs.statuses import judged, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, Live, RunWorld, Verdict
 from skipstone_operator.worlds.steps import Delete, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Finding
-from skipstone_operator.worlds.times import past_time, seconds_since, seconds_until
+from skipstone_operator.worlds.times import past_time, seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
 
@@ -108,6 +110,7 @@ class AttemptPolicy(Policy[JobStatus]):
 
     kinds = MAIN_KINDS
     noun = "the attempt"
+    fields = RecordFields(losses="lost_attempts")
     world: JobWorld
 
     def plan(self) -> RunPlan | None:
@@ -118,9 +121,13 @@ class AttemptPolicy(Policy[JobStatus]):
         """Numbers of attempts are never given twice."""
         return self.world.job.status.attempts
 
-    def last(self) -> LastRun | None:
-        """Attempts and confirm runs alike."""
-        return self.world.job.status.last_run
+    def rule(self) -> RetryRule:
+        """The job says how many attempts may fail."""
+        return replace(super().rule(), limit=self.world.job.spec.backoff_limit)
+
+    def retrying(self) -> Judgement | None:
+        """What failed last, and how many attempts there are."""
+        return holds(PROGRESSING, Reason.RETRYING, retry_message(self.world))
 
     def idle(self) -> Step | None:
         """Say what the job waits for."""
@@ -134,9 +141,6 @@ class AttemptPolicy(Policy[JobStatus]):
             return give_up(world, status, Reason.DEADLINE_EXCEEDED, deadline_message(world))
         if (finding := find_block(world)) is not None:
             return or_rest(waiting(world, status, finding.reason, finding.message), WAIT_POLL)
-        if (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
-            step = at_work(world, status, Reason.RETRYING, retry_message(world))
-            return or_rest(step, earliest(delay, deadline_left(world)))
         return None
 
     def block(self) -> Judgement | None:
@@ -164,20 +168,10 @@ class AttemptPolicy(Policy[JobStatus]):
         """As it is."""
         return self.world.job.status
 
-    def with_run(self, current: CurrentRun | None) -> JobStatus:
-        """The number of an attempt that is taken back is not given again."""
-        return replace(self.status(), current_run=current)
-
     def with_intent(self, current: CurrentRun) -> JobStatus:
-        """The attempt, and the Table that it is for."""
-        status = self.status()
-        return replace(
-            status,
-            current_run=current,
-            attempts=max(current.attempt, status.attempts),
-            retry_time=None,
-            table_uid=table_uid(self.world),
-        )
+        """The attempt, whose number is not given again, and the Table that it is for."""
+        status = super().with_intent(current)
+        return replace(status, attempts=max(current.attempt, status.attempts), table_uid=table_uid(self.world))
 
     def with_pod(self, current: CurrentRun, live: Live) -> JobStatus:
         """The clock of activeDeadlineSeconds runs from here."""
@@ -186,21 +180,38 @@ class AttemptPolicy(Policy[JobStatus]):
         started = replace(status, current_run=current, launched=True, start_time=begun)
         return with_progress(started, live.pod.underway)
 
-    def write(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
+    def show(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
         """Progressing, and Complete and Failed for the same reason."""
         return written(self.world, status, progress)
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Complete, Failed, another attempt, or a confirm run first."""
-        return conclude(self.world, run.current, verdict, pod)
+        world, record = self.world, self.after(run.current, verdict)
+        if verdict.ending is Ending.SUCCEEDED:
+            # No attempt follows, and the job tells of all that it took.
+            record = replace(record, failures=self.record().failures)
+        status = end_attempt(self.fields.lay(self.status(), record), pod, self.setting.now)
+        match verdict.ending:
+            case Ending.SUCCEEDED:
+                return or_rest(completed(world, status, verdict), 0.0)
+            case Ending.REFUSED if status.attempts <= 1 and is_only_pod(run.current, pod):
+                return or_rest(failed(world, status, verdict.reason, verdict.message), 0.0)
+            case Ending.REFUSED:
+                # An earlier driver ended unseen and may yet commit: only a confirm run can tell, and fence it off.
+                return give_up(world, status, verdict.reason, verdict.message)
+            case Ending.LOST | Ending.UNKNOWN | Ending.ABSENT:
+                return try_again(world, status, record, verdict)
+            case _:
+                assert_never(verdict.ending)
 
     def refused(self, refusal: Refused) -> Step | None:
         """A pod that is refused for too long is a failed attempt; a quota has no deadline."""
-        status, finding = self.status(), refusal_finding(refusal)
-        current = status.current_run
+        finding, current = refusal_finding(refusal), self.record().current
         waited = seconds_since(current.start_time, self.setting.now) if current is not None else None
         overdue = waited is not None and waited >= self.setting.timing.pending_deadline
         if current is None or not overdue or is_awaited(finding):
             return None
         verdict = Verdict(ending=Ending.UNKNOWN, reason=finding.reason, message=finding.message)
-        return count_failure(self.world, current, verdict)
+        # Nobody saw a pod of it: no clock starts.
+        record = self.after(current, verdict)
+        return try_again(self.world, self.fields.lay(self.status(), record), record, verdict)

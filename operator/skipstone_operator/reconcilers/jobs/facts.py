@@ -8,10 +8,9 @@ from __future__ import annotations
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import format_time
 from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_job_run
 from skipstone_operator.worlds.subjects import Finding, find_table_finding, find_warehouse_finding
-from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since
+from skipstone_operator.worlds.times import seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
 MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE, RunKind.DRY_RUN)
@@ -93,10 +92,3 @@ def retry_message(world: JobWorld) -> str:
     last, status = world.job.status.last_run, world.job.status
     why = f"attempt {last.attempt} ended: {last.reason}: {last.message}" if last else "the last attempt failed"
     return f"{why}; failed attempts: {status.failed_attempts} of {world.job.spec.backoff_limit + 1}"
-
-
-def retry_time(world: JobWorld, failures: int) -> str | None:
-    """When the next attempt may start after so many failures."""
-    timing = world.setting.timing
-    delay = backoff(failures, base=timing.backoff_base, cap=timing.backoff_cap)
-    return format_time(add_seconds(world.setting.now, delay)) if delay > 0 else None

@@ -14,7 +14,6 @@ from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time, shorten
-from skipstone_operator.reconcilers.runs.statuses import record_end
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.maintenance.status import StepResult
 from skipstone_operator.resources.table import TableStatus
@@ -37,10 +36,10 @@ def made_progress(steps: Iterable[StepReport]) -> bool:
     return any(step.counts.get(name, 0) > 0 for step in steps for name in PROGRESS)
 
 
-def with_end(
+def with_steps(
     status: TableStatus, current: CurrentRun, verdict: Verdict, steps: tuple[StepReport, ...], now: datetime
 ) -> TableStatus:
-    """``status`` without its maintain run, and with what became of each step that it was asked for."""
+    """``status`` with what became of each step that the maintain run was asked for."""
     told = {step.step: _told(step, current, now) for step in steps}
     silent = {step: _unreported(current, verdict, now, step) for step in status.maintain_steps if step not in told}
     known = {one.step: one for one in status.last_maintenance}
@@ -48,12 +47,9 @@ def with_end(
     answered = status.maintain_request if verdict.ending is not Ending.LOST else ""
     return replace(
         status,
-        maintain_run=None,
         maintain_steps=(),
         maintain_request="",
-        maintain_retry_time=None,
         observed_maintain=answered or status.observed_maintain,
-        last_maintain_run=record_end(current, verdict, now),
         last_maintenance=tuple(results[step] for step in MaintenanceStep if step in results),
     )
 

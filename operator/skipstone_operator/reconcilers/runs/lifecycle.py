@@ -1,7 +1,8 @@
-"""The life cycle of a run, the same for every kind: intend, launch, follow, stop, conclude.
+"""The life cycle of a run, the same for every kind: intend, launch, follow, stop, conclude, try again.
 
-Each kind brings a ``Policy``: what to plan, what keeps the run from starting, why to stop it, what to show, and what
-its end means. Called by the deciders. Pure: each call returns the one next step.
+Each kind brings a ``Policy``: what to plan, when it is due, what keeps the run from starting, why to stop it, what to
+show, and what its end means. How often it is tried is told by ``records``. Called by the deciders. Pure: each call
+returns the one next step.
 """
 
 from __future__ import annotations
@@ -30,12 +31,21 @@ from skipstone_operator.reconcilers.runs.launch import (
     refusal_finding,
     trim,
 )
+from skipstone_operator.reconcilers.runs.records import (
+    RecordFields,
+    RetryRule,
+    RunEnd,
+    RunRecord,
+    after,
+    find_rule,
+    last_end,
+)
 from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.statuses import Status, earliest, followed, later, or_rest
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.nodes import seconds_to_change
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.runs import Ended, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Children, Finding, Setting
 
@@ -60,6 +70,8 @@ class Policy(ABC, Generic[T]):
     kinds: ClassVar[tuple[RunKind, ...]]
     #: The run in a sentence, such as "the check run".
     noun: ClassVar[str]
+    #: Where the status holds what is known of these runs.
+    fields: ClassVar[RecordFields] = RecordFields()
 
     setting: Setting
     children: Children
@@ -70,16 +82,8 @@ class Policy(ABC, Generic[T]):
         """What the run would be now; None when what it needs is not there."""
 
     @abstractmethod
-    def newest(self, plan: RunPlan) -> int:
-        """The number of the newest attempt that the status knows."""
-
-    @abstractmethod
-    def last(self) -> LastRun | None:
-        """The run of these kinds that the status knows to have ended last."""
-
-    @abstractmethod
     def idle(self) -> Step | None:
-        """What to do while no run is intended; None when one is due."""
+        """What to do while no run is due; None when one is."""
 
     @abstractmethod
     def block(self) -> Judgement | None:
@@ -90,20 +94,46 @@ class Policy(ABC, Generic[T]):
         """The status with everything that is known now."""
 
     @abstractmethod
-    def with_run(self, current: CurrentRun | None) -> T:
-        """The status with this current run, or without any."""
-
-    @abstractmethod
-    def write(self, status: T, progress: Judgement) -> PutStatus | None:
+    def show(self, status: T, progress: Judgement) -> PutStatus | None:
         """The write of ``status`` with its conditions; None when it is there already."""
 
     @abstractmethod
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """The run ended: write what that means."""
 
+    def record(self) -> RunRecord:
+        """What the status knows of these runs."""
+        return self.fields.read(self.status())
+
+    def rule(self) -> RetryRule:
+        """How runs of these kinds are tried again."""
+        return find_rule(self.kinds[0], self.setting.timing)
+
+    def after(
+        self, current: CurrentRun, verdict: Verdict, *, ending: Ending | None = None, inputs_hash: str = ""
+    ) -> RunRecord:
+        """The record once ``current`` ended. ``ending``: how it counts, when that is not as the verdict says.
+
+        ``inputs_hash``: what is remembered as given up should the run be refused; empty: a refusal is tried again.
+        """
+        end = RunEnd(current=current, verdict=verdict, ending=ending or verdict.ending, inputs_hash=inputs_hash)
+        return after(self.record(), end, self.rule(), self.setting.now)
+
+    def newest(self, plan: RunPlan) -> int:
+        """The number of the newest attempt that the status knows: attempts are counted for the same inputs."""
+        return self.record().attempt_at(plan.inputs_hash)
+
+    def retrying(self) -> Judgement | None:
+        """What is said while a failed run waits for the next one; None to leave what is said."""
+        return holds(PROGRESSING, Reason.RETRYING, last_end(self.record().last))
+
+    def with_run(self, current: CurrentRun | None) -> T:
+        """The status with this current run, or without any."""
+        return self.fields.lay_current(self.status(), current)
+
     def with_intent(self, current: CurrentRun) -> T:
         """The status with the intent of a run."""
-        return self.with_run(current)
+        return self.fields.lay_due(self.with_run(current))
 
     def with_pod(self, current: CurrentRun, live: Live) -> T:
         """The status with a run whose pod is there."""
@@ -119,7 +149,7 @@ class Policy(ABC, Generic[T]):
 
     def foreign(self, run: RunWorld, message: str) -> Step:
         """Another object has the name of the run. It is never touched and never taken for the run."""
-        return or_rest(self.write(self.status(), fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)), self.pause())
+        return or_rest(self.show(self.status(), fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)), self.pause())
 
     def refused(self, refusal: Refused) -> Step | None:
         """What this kind does when the API server refuses a child; None to show it and to try again."""
@@ -152,11 +182,21 @@ def decide_refused(policy: Policy[T], refusal: Refused) -> Step:
     finding = refusal_finding(refusal)
     says = fails if is_awaited(finding) else holds
     progress = says(PROGRESSING, finding.reason, finding.message)
-    return later(policy.write(policy.status(), progress), min(policy.setting.timing.quota_poll, policy.pause()))
+    return later(policy.show(policy.status(), progress), min(policy.setting.timing.quota_poll, policy.pause()))
 
 
 def _decide_idle(policy: Policy[T]) -> Step:
-    return _adopt(policy) or policy.idle() or _intend(policy)
+    return _adopt(policy) or policy.idle() or _wait(policy) or _intend(policy)
+
+
+def _wait(policy: Policy[T]) -> Step | None:
+    """A run is due, and the last one failed too lately."""
+    delay = policy.record().wait(policy.setting.now)
+    if delay == 0:
+        return None
+    said = policy.retrying()
+    step = policy.show(policy.status(), said) if said is not None else None
+    return or_rest(step, earliest(delay, policy.look()))
 
 
 def _adopt(policy: Policy[T]) -> Step | None:
@@ -165,13 +205,13 @@ def _adopt(policy: Policy[T]) -> Step | None:
     plan = policy.plan() if live is not None else None
     if live is None or plan is None or live.owner_uid != plan.owner.meta.uid:
         return None
-    last = policy.last()
+    last = policy.record().last
     if last is not None and last.id == live.run_id:
         # The list of pods is older than the status. Followed again, the run would end again and count once more.
         return Rest(requeue=Requeue(OUTDATED))
     current = adopted_intent(live, plan, policy.time)
     progress = holds(PROGRESSING, Reason.RUN_INTENDED, f"driver pod {live.name} is there already; run {current.id}")
-    return policy.write(policy.with_intent(current), progress)
+    return policy.show(policy.with_intent(current), progress)
 
 
 def _intend(policy: Policy[T]) -> Step:
@@ -181,7 +221,7 @@ def _intend(policy: Policy[T]) -> Step:
         return Rest(requeue=Requeue(policy.pause()))
     current = plan.intent(next_attempt(policy.children, policy.kinds, policy.newest(plan)), policy.time)
     progress = holds(PROGRESSING, Reason.RUN_INTENDED, f"{policy.noun} is about to be launched as run {current.id}")
-    return or_rest(policy.write(policy.with_intent(current), progress), 0.0)
+    return or_rest(policy.show(policy.with_intent(current), progress), 0.0)
 
 
 def _decide_run(policy: Policy[T], run: RunWorld) -> Step:
@@ -204,7 +244,7 @@ def _launch(policy: Policy[T], run: RunWorld) -> Step:
     plan, block = policy.plan(), policy.block()
     if block is not None or plan is None:
         gone = fails(PROGRESSING, Reason.WAITING_FOR_WAREHOUSE, "the Table or the Warehouse is gone")
-        return discard(run) or or_rest(policy.write(policy.with_run(None), block or gone), policy.pause())
+        return discard(run) or or_rest(policy.show(policy.with_run(None), block or gone), policy.pause())
     if is_stale(run.current, plan):
         return discard(run) or _renew(policy, run, plan)
     return launch(run, plan)
@@ -217,7 +257,7 @@ def _renew(policy: Policy[T], run: RunWorld, plan: RunPlan) -> Step:
         number = max(number, policy.newest(plan)) + 1
     current = plan.intent(number, policy.time)
     message = f"what {policy.noun} depends on changed; it is about to be launched as run {current.id}"
-    return or_rest(policy.write(policy.with_intent(current), holds(PROGRESSING, Reason.RUN_INTENDED, message)), 0.0)
+    return or_rest(policy.show(policy.with_intent(current), holds(PROGRESSING, Reason.RUN_INTENDED, message)), 0.0)
 
 
 def _follow(policy: Policy[T], run: RunWorld, live: Live) -> Step:
@@ -226,7 +266,7 @@ def _follow(policy: Policy[T], run: RunWorld, live: Live) -> Step:
     order = policy.stop() or (Finding(live.reason, live.message) if live.overdue else None)
     if order is not None and not current.stop_reason:
         current = replace(current, stop_reason=order.reason.value, stop_message=order.message)
-    step = policy.write(policy.with_pod(current, live), _progress(current, live))
+    step = policy.show(policy.with_pod(current, live), _progress(current, live))
     if step is None and current.stop_reason and not live.pod.deleting:
         return delete_pod(live.pod)
     now, timing = policy.setting.now, policy.setting.timing

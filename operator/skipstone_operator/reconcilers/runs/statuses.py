@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import TypeVar
 
 from skipstone_core.codec import encode
-from skipstone_core.contract.reports import JobReport
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
@@ -22,15 +21,14 @@ from skipstone_operator.conditions import (
     shorten_bytes,
 )
 from skipstone_operator.ports import EventRecord, EventType, Requeue
-from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.summaries import lay_conditions
-from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.mergeschedule import MergeScheduleStatus
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.resources.warehouse import WarehouseStatus
-from skipstone_operator.worlds.runs import Ending, Live, Verdict
+from skipstone_operator.worlds.runs import Live
 from skipstone_operator.worlds.steps import Create, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import AnySubject, Subject
 
@@ -39,14 +37,6 @@ T = TypeVar("T", bound=Status)
 MAX_PROGRESS = 1024
 #: Bytes that the API server takes as the note of an Event.
 MAX_NOTE = 1024
-
-_RESULTS = {
-    Ending.SUCCEEDED: RunResult.SUCCEEDED,
-    Ending.REFUSED: RunResult.FAILED,
-    Ending.ABSENT: RunResult.SUCCEEDED,
-    Ending.UNKNOWN: RunResult.UNKNOWN,
-    Ending.LOST: RunResult.LOST,
-}
 
 
 def judged(status: T, subject: AnySubject, judgements: Sequence[Judgement], now: datetime) -> T:
@@ -120,39 +110,3 @@ def followed(current: CurrentRun, live: Live) -> CurrentRun:
         running_time=current.running_time or (format_time(pod.started) if pod.started else None),
         progress=shorten(pod.progress, MAX_PROGRESS),
     )
-
-
-def record_end(current: CurrentRun, verdict: Verdict, now: datetime) -> LastRun:
-    """``status.lastRun`` for a run that ended."""
-    report = verdict.report
-    return LastRun(
-        id=current.id,
-        kind=current.kind,
-        attempt=current.attempt,
-        result=_RESULTS[verdict.ending],
-        reason=verdict.reason.value,
-        message=shorten(verdict.message),
-        inputs_hash=current.inputs_hash,
-        generation=current.generation,
-        snapshot_id=report.snapshot_id if report else "",
-        start_time=current.start_time,
-        completion_time=format_time(now),
-        counts=bounded(report, "counts"),
-        stages_ms=bounded(report, "stages_ms"),
-    )
-
-
-def last_end(last: LastRun | None) -> str:
-    """Why the last run is followed by another."""
-    return f"the last run ended with {last.reason}: {last.message}" if last is not None else "the last run failed"
-
-
-def newest_attempt(last: LastRun | None, plan: RunPlan) -> int:
-    """The number of the last attempt at the same inputs."""
-    return last.attempt if last is not None and last.inputs_hash == plan.inputs_hash else 0
-
-
-def bounded(report: JobReport | None, name: str) -> dict[str, int]:
-    """A map of numbers in the report, at most as many as the schema takes."""
-    found: dict[str, int] = dict(getattr(report, name)) if report is not None else {}
-    return dict(sorted(found.items())[:32])
