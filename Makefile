@@ -8,7 +8,7 @@ TEST_GOAL := 1200
 # Modules of random cases: few of them in `make test`, all of them in `make soak-random`.
 RANDOM_MODULES := $(addprefix tests/unit/test_, query_random.py merges_random.py funnel_random.py \
 	schedule_histories.py reader_pages.py splicing.py queue.py feeds_random.py sql2merge_random.py \
-	long_pages.py unpacking.py)
+	long_pages.py unpacking.py rules_alike.py)
 # Modules that take long for what they add to the others of tests/unit.
 LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py reconcile_clocks.py merge_memory.py sbom.py \
 	demo_replay.py manifest_decodes.py serving_process.py)
