@@ -27,7 +27,7 @@ from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.dashboard import Dashboard
 from skipstone_operator.feed import Feed
 from skipstone_operator.metrics import Metrics
-from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
+from skipstone_operator.ports import Key, Ports, RunDefaults
 from skipstone_operator.reconcilers.entry import reconcile
 from skipstone_operator.routing import KEY_KINDS, Router
 from skipstone_operator.runtime.access import AccessGained, split_by_access, wait_for_access
@@ -183,7 +183,7 @@ class Operator:
         """Build the parts that call back into this one."""
         self._loop = ReconcileLoop(
             queue=self.queue,
-            reconcile=self._reconcile,
+            reconcile=lambda key: reconcile(key, self.ports),
             kind_of=lambda key: key.kind,
             meter=self.metrics,
             workers=self.settings.workers,
@@ -287,9 +287,6 @@ class Operator:
 
     def _measure_resync(self) -> float:
         return self.resync_age if self._resync.listed_at else math.nan
-
-    async def _reconcile(self, key: Key) -> Requeue:
-        return await reconcile(key, self.ports)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,9 @@ def find_unknown_fields(openapi: Mapping[str, Any]) -> dict[str, list[str]]:
     ``openapi`` is what the API server answers to OPENAPI.
     """
     served = {_kind_of(schema): schema for schema in openapi.get("components", {}).get("schemas", {}).values()}
-    found = {name: sorted(_own(name) - set(_paths(served.get(name, {})))) for name in KINDS}
+    own = {name: set(_paths(root_schema(kind))) for name, kind in KINDS.items()}
+    found = {name: sorted(fields - set(_paths(served.get(name, {})))) for name, fields in own.items()}
     return {name: fields for name, fields in found.items() if fields}
-
-
-def _own(name: str) -> set[str]:
-    return set(_paths(root_schema(KINDS[name])))
 
 
 def _kind_of(schema: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skipstone_operator.ports import Key, KubeApi, Ports, Requeue
+from skipstone_operator.ports import Key, Ports, Requeue
 from skipstone_operator.reconcilers.passes.cachesafe import is_cache_safe
 from skipstone_operator.reconcilers.passes.perform import put_shown
 from skipstone_operator.reconcilers.passes.showing import is_saying, show, takes_back
@@ -28,7 +28,8 @@ async def cached_pass(key: Key, ports: Ports) -> Requeue | None:
     if ports.cached is None:
         return None
     try:
-        if await _is_deleting(key, ports.cached):
+        found = await ports.cached.get(key.kind, key.namespace, key.name)
+        if found is not None and "deletionTimestamp" in found["metadata"]:
             # Its namespace may go away with it, and with the namespace the right to hear of anything in it.
             return None
         turn = await find_turn(key, replace(ports, kube=ports.cached))
@@ -51,8 +52,3 @@ async def _say(steps: Iterable[Step], ports: Ports) -> Requeue | None:
     if not all(isinstance(step, Rest) for step in shown.left):
         return None
     return Requeue(earliest(first_write(shown.left).requeue.after, *shown.delays))
-
-
-async def _is_deleting(key: Key, kube: KubeApi) -> bool:
-    found = await kube.get(key.kind, key.namespace, key.name)
-    return found is not None and "deletionTimestamp" in found["metadata"]

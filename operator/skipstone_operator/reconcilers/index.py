@@ -6,7 +6,6 @@ Entry point of keys of kind SecondaryIndex. A reindex needs no turn: it may run 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from skipstone_core.contract.requests import RunKind, TableRef
 from skipstone_core.ids import index_table_name
@@ -18,7 +17,7 @@ from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
 from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
-from skipstone_operator.reconcilers.runs.records import RecordFields, RunRecord, last_end
+from skipstone_operator.reconcilers.runs.records import RecordFields, last_end
 from skipstone_operator.reconcilers.runs.requests import (
     DropTarget,
     RunPlan,
@@ -217,7 +216,10 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
         else:
             final = verdict.reason not in _MAY_COME_BACK
             record = self.after(current, verdict, inputs_hash=current.inputs_hash if final else "")
-        return or_rest(self.show(self.fields.lay(status, record), _progress_after(record)), 0.0)
+        progress = fails(PROGRESSING, Reason.IDLE, "the reindex ended")
+        if record.retry_time is not None:
+            progress = holds(PROGRESSING, Reason.RETRYING, last_end(record.last))
+        return or_rest(self.show(self.fields.lay(status, record), progress), 0.0)
 
     def _is_fruitless(self, status: SecondaryIndexStatus, verdict: Verdict) -> bool:
         """Whether nothing was built and the need stands: another run must not follow at once, for ever."""
@@ -233,19 +235,15 @@ def find_entering(world: IndexWorld, status: SecondaryIndexStatus) -> Finding | 
     if world.index.spec.maintenance is not Maintenance.INLINE or is_asked_for(world, status) or not status.exists:
         return None
     writer = next((pod for pod in world.pods if pod.live and pod.operation in _ENTERING), None)
-    if writer is None or writer.created is None:
+    begun = writer.created if writer is not None else None
+    if writer is None or begun is None:
         return None
-    before = find_observation(
-        status.table_uid, (pod for pod in world.pods if _ended_by(pod, writer.created)), world.setting.now
-    )
+    ended = (pod for pod in world.pods if pod.ended is not None and pod.ended <= begun)
+    before = find_observation(status.table_uid, ended, world.setting.now)
     oldest = min(status.missing_segments, default=status.table_sequence_number + 1)
     if before is None or oldest <= before.state.sequence_number:
         return None
     return Finding(Reason.WAITING_FOR_TABLE, f"driver pod {writer.name} enters its files into the index before it ends")
-
-
-def _ended_by(pod: PodFacts, moment: datetime) -> bool:
-    return pod.ended is not None and pod.ended <= moment
 
 
 def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | None) -> Finding | None:
@@ -260,12 +258,6 @@ def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | N
 def find_suspension(world: IndexWorld) -> Finding | None:
     """Whether the user asked for no run."""
     return Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else None
-
-
-def _progress_after(record: RunRecord) -> Judgement:
-    if record.retry_time is not None:
-        return holds(PROGRESSING, Reason.RETRYING, last_end(record.last))
-    return fails(PROGRESSING, Reason.IDLE, "the reindex ended")
 
 
 def refused(world: IndexWorld, refusal: Refused) -> Step:

@@ -364,12 +364,9 @@ def live_writers(pods: Iterable[PodFacts]) -> tuple[PodFacts, ...]:
 
 def queue_of(world: TableWorld) -> list[JobWorld]:
     """Unfinished jobs that could write now but for each other, in the order in which they may."""
-    able = [job for job in world.jobs if _is_writer(job) and not job.job.deleting and _is_able(job)]
+    writers = [job for job in world.jobs if not is_finished(job.job.status) and not is_dry_run(job.job)]
+    able = [job for job in writers if not job.job.deleting and _is_able(job)]
     return sorted(able, key=lambda job: (not _is_begun(job), job.job.age))
-
-
-def _is_writer(job: JobWorld) -> bool:
-    return not is_finished(job.job.status) and not is_dry_run(job.job)
 
 
 def _is_begun(job: JobWorld) -> bool:

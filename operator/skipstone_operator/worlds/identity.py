@@ -83,11 +83,10 @@ def find_older_claimant(
     if warehouse is None:
         return None
     claim = table_claim(table, warehouse)
-    rivals = [other for other in tables if other.meta.uid != table.meta.uid and _claims(other, claim, warehouses)]
-    oldest = min((*rivals, table), key=lambda subject: (subject.age, subject.meta.uid))
+    rivals = [table]
+    for other in tables:
+        home = warehouses.get(Key("Warehouse", other.meta.namespace, other.spec.warehouse_ref.name))
+        if other.meta.uid != table.meta.uid and home is not None and table_claim(other, home) == claim:
+            rivals.append(other)
+    oldest = min(rivals, key=lambda subject: (subject.age, subject.meta.uid))
     return None if oldest.meta.uid == table.meta.uid else oldest
-
-
-def _claims(other: TableSubject, claim: Claim, warehouses: Mapping[Key, WarehouseSubject]) -> bool:
-    home = warehouses.get(Key("Warehouse", other.meta.namespace, other.spec.warehouse_ref.name))
-    return home is not None and table_claim(other, home) == claim

@@ -14,7 +14,7 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.resources.maintenance.spec import Window
 from skipstone_operator.resources.rules.amounts import read_seconds
 from skipstone_operator.resources.rules.bounds import find_violations
-from skipstone_operator.worlds.cron import Cron, read_cron
+from skipstone_operator.worlds.cron import read_cron
 from skipstone_operator.worlds.subjects import Finding
 
 PATH = "spec.maintenance.window"
@@ -37,9 +37,6 @@ def find_opening(window: Window, now: datetime) -> Opening | Finding:
     except BadSpec as error:
         # Which field is wrong is known by its name in a schedule's own spec.
         return Finding(error.reason, str(error).replace("spec.", f"{PATH}.", 1))
-    return _opening(cron, timedelta(seconds=read_seconds(window.duration)), now)
-
-
-def _opening(cron: Cron, duration: timedelta, now: datetime) -> Opening:
+    duration = timedelta(seconds=read_seconds(window.duration))
     last = cron.latest(now - duration, now)
     return Opening(closes=None if last is None else last + duration, opens=cron.next_after(now))

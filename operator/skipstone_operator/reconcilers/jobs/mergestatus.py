@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skipstone_core.contract.reports import IndexState, JobReport
+from skipstone_core.contract.reports import JobReport
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.merging.unused import MAX_UNUSED
 
@@ -26,7 +26,6 @@ from skipstone_operator.resources.mergejob import (
 )
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.secondaryindex import Maintenance
-from skipstone_operator.worlds.subjects import IndexSubject
 from skipstone_operator.worlds.worlds import JobWorld
 
 
@@ -47,13 +46,15 @@ def indexes_behind(world: JobWorld) -> tuple[IndexBehind, ...]:
     pod = world.run.pod if world.run is not None else None
     states = pod.states.table_states if pod is not None and pod.states is not None else ()
     behind = [index for state in states for index in state.indexes if index.segments_missing]
-    subjects = {index.meta.uid: index for index in world.place.indexes}
-    return tuple(_behind(index, subjects.get(index.uid)) for index in behind[:MAX_INDEXES_BEHIND])
-
-
-def _behind(index: IndexState, subject: IndexSubject | None) -> IndexBehind:
-    alone = subject is not None and subject.spec.maintenance is not Maintenance.MANUAL and not subject.spec.suspend
-    return IndexBehind(name=index.name, missing_segments=index.segments_missing, catches_up=alone)
+    alone = {
+        index.meta.uid
+        for index in world.place.indexes
+        if index.spec.maintenance is not Maintenance.MANUAL and not index.spec.suspend
+    }
+    return tuple(
+        IndexBehind(name=index.name, missing_segments=index.segments_missing, catches_up=index.uid in alone)
+        for index in behind[:MAX_INDEXES_BEHIND]
+    )
 
 
 def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:

@@ -31,12 +31,10 @@ async def _orphaned_pods(table: TableSubject, warehouse: WarehouseSubject, kube:
     for raw in await kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"}):
         pod = read_pod(raw)
         uid = raw["metadata"]["labels"].get(labels.TABLE_UID_LABEL, table.meta.uid)
-        if pod.live and uid != table.meta.uid and _may_write(await _conf_of(pod, kube), table):
-            yield pod
-
-
-async def _conf_of(pod: PodFacts, kube: KubeApi) -> JsonObject | None:
-    return await kube.get("ConfigMap", pod.namespace, conf_map_name(pod.run_id))
+        if pod.live and uid != table.meta.uid:
+            conf = await kube.get("ConfigMap", pod.namespace, conf_map_name(pod.run_id))
+            if _may_write(conf, table):
+                yield pod
 
 
 def _may_write(conf: JsonObject | None, table: TableSubject) -> bool:

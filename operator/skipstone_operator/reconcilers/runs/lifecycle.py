@@ -168,7 +168,10 @@ class Policy(ABC, Generic[T]):
 def decide(policy: Policy[T]) -> Step:
     """The one next write for the runs of this policy."""
     run = policy.run
-    step = _decide_idle(policy) if run is None else _decide_run(policy, run)
+    if run is None:
+        step = _adopt(policy) or policy.idle() or _wait(policy) or _intend(policy)
+    else:
+        step = _decide_run(policy, run)
     if not isinstance(step, Rest):
         return step
     return trim(policy.children, () if run is None else (run.current.id,)) or step
@@ -183,10 +186,6 @@ def decide_refused(policy: Policy[T], refusal: Refused) -> Step:
     says = fails if is_awaited(finding) else holds
     progress = says(PROGRESSING, finding.reason, finding.message)
     return later(policy.show(policy.status(), progress), min(policy.setting.timing.quota_poll, policy.pause()))
-
-
-def _decide_idle(policy: Policy[T]) -> Step:
-    return _adopt(policy) or policy.idle() or _wait(policy) or _intend(policy)
 
 
 def _wait(policy: Policy[T]) -> Step | None:

@@ -82,7 +82,7 @@ def sum_up(conditions: Sequence[Condition], generation: int) -> Judgement | None
         # Whatever the resource can be used for, its run is in nobody's hands.
         return _because(STALLED, progress)
     if ready is None:
-        return _sum_up_job(progress)
+        return _because(STALLED if _is_blocked(progress) else RECONCILING, progress)
     return _sum_up_ready(conditions, ready, progress, generation) or _sum_up_planning(conditions)
 
 
@@ -92,10 +92,6 @@ def _sum_up_planning(conditions: Sequence[Condition]) -> Judgement | None:
     if planning is None or planning.reason == Reason.SERVING:
         return None
     return _because(RECONCILING if read_reason(planning.reason) in _UNDERWAY else STALLED, planning)
-
-
-def _sum_up_job(progress: Condition) -> Judgement:
-    return _because(STALLED if _is_blocked(progress) else RECONCILING, progress)
 
 
 def _sum_up_ready(

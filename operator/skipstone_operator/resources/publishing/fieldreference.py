@@ -40,7 +40,8 @@ def _kind(name: str, root: Schema) -> str:
         parts += [f"### {name} {half}", "", "| Field | Type | Meaning |", "|---|---|---|"]
         parts += [_row(path, schema, required=required) for path, schema, required in walk(root["properties"][half])]
         parts.append("")
-    parts += _rules(name, root)
+    messages = dict.fromkeys(all_messages(root))
+    parts += [f"### {name} rules", "", *(f"- {_escaped(message)}." for message in messages), ""]
     return "\n".join(parts)
 
 
@@ -87,11 +88,6 @@ def _bounds(schema: Schema) -> list[str]:
         ("maxProperties", "At most {} entries."),
     )
     return [text.format(schema[word]) for word, text in texts if word in schema]
-
-
-def _rules(name: str, root: Schema) -> list[str]:
-    messages = list(dict.fromkeys(all_messages(root)))
-    return [f"### {name} rules", "", *(f"- {_escaped(message)}." for message in messages), ""]
 
 
 def all_messages(schema: Schema) -> Iterator[str]:
