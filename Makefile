@@ -50,6 +50,7 @@ lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/shellcheck --severity=warning $(SHELL_SCRIPTS)
 	@scripts/beside "$(MAKE) --no-print-directory .types" \
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
+	@$(PYTHON_ENV)/python scripts/callers.py
 
 .types:
 	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p skipstone_local -p demo -p release -p tests.cluster -m tests.architecture.notebook
