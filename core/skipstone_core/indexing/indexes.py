@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from skipstone_core.ids import canonical_hash
+from skipstone_core.indexing.indextypes import IndexType, type_told
 from skipstone_core.indexing.snapshots import FileIdentity
 
 #: Version of the layout of index tables; part of every definition hash, so a new layout is a new index.
@@ -61,6 +62,11 @@ class IndexDefinition:
         if self.buckets:
             described["buckets"] = self.buckets
         return canonical_hash(described)
+
+    @property
+    def type(self) -> IndexType:
+        """The type of the index."""
+        return type_told(buckets=self.buckets)
 
     @property
     def field_ids(self) -> tuple[int, ...]:

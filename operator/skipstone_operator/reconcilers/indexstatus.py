@@ -28,7 +28,6 @@ from skipstone_operator.resources.common import ConditionStatus
 from skipstone_operator.resources.secondaryindex import (
     Coverage,
     IndexSegments,
-    IndexType,
     SecondaryIndexSpec,
     SecondaryIndexStatus,
 )
@@ -198,7 +197,7 @@ def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | No
                     "again with columns of simple types"
                 )
                 return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)
-    for position, name in enumerate(spec.columns if spec.type is IndexType.COVERING else ()):
+    for position, name in enumerate(spec.columns if spec.type.traits.is_bucketed else ()):
         if not is_bucketed(types[name]):
             message = f"spec.columns[{position}]: column {name!r} has type {types[name]}, {UNFIT_FOR_BUCKETS}"
             return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from skipstone_core.indexing.indexes import MAX_BUCKETS, MIN_BUCKETS
+from skipstone_core.indexing.indextypes import IndexType
 
 from skipstone_operator.resources.common import (
     OBSERVED_GENERATION,
@@ -32,11 +33,25 @@ from skipstone_operator.resources.rules.markers import (
 )
 
 
-class IndexType(StrEnum):
-    """The index types with an engine."""
+def _parameter_rules(kind: IndexType, name: str, what: str) -> tuple[Rule, ...]:
+    """That an index of type ``kind``, and no other, has the parameter ``name``, which says ``what``."""
+    return (
+        Rule(
+            holds=lambda spec: spec.type is not kind or getattr(spec, name) is not None,
+            rule=f"self.type != '{kind}' || has(self.{name})",
+            message=f"{name} is required for an index of type {kind}: set {what}",
+            field_path=".type",
+        ),
+        Rule(
+            holds=lambda spec: spec.type is kind or getattr(spec, name) is None,
+            rule=f"self.type == '{kind}' || !has(self.{name})",
+            message=f"{name} is for indexes of type {kind} only: remove it or set type to {kind}",
+            field_path=f".{name}",
+        ),
+    )
 
-    LOOKUP = "Lookup"
-    COVERING = "Covering"
+
+_PARAMETERS = [(kind, name, what) for kind in IndexType for name, what in kind.traits.parameters]
 
 
 class Maintenance(StrEnum):
@@ -57,18 +72,7 @@ class SecondaryIndexSpec:
         frozen_optional("include"),
         frozen_required("type"),
         frozen_optional("buckets"),
-        Rule(
-            holds=lambda spec: spec.type is not IndexType.COVERING or spec.buckets is not None,
-            rule="self.type != 'Covering' || has(self.buckets)",
-            message="buckets is required for an index of type Covering: set how many buckets its rows are divided into",
-            field_path=".type",
-        ),
-        Rule(
-            holds=lambda spec: spec.type is IndexType.COVERING or spec.buckets is None,
-            rule="self.type == 'Covering' || !has(self.buckets)",
-            message="buckets is for indexes of type Covering only: remove it or set type to Covering",
-            field_path=".buckets",
-        ),
+        *(rule for parameter in _PARAMETERS for rule in _parameter_rules(*parameter)),
         Rule(
             holds=lambda spec: not set(spec.include) & set(spec.columns),
             rule="!has(self.include) || self.include.all(c, !(c in self.columns))",
@@ -100,10 +104,7 @@ class SecondaryIndexSpec:
     ] = ()
     type: Annotated[
         IndexType,
-        Doc(
-            "Kind of index. Lookup finds rows by value. Covering divides rows into buckets by the indexed columns, so "
-            "that tables are joined by them without a shuffle. Never changes."
-        ),
+        Doc(f"Kind of index. {' '.join(f'{kind} {kind.traits.says}.' for kind in IndexType)} Never changes."),
     ] = IndexType.LOOKUP
     buckets: Annotated[
         int | None,

@@ -26,6 +26,7 @@ from skipstone_core.indexing.indexes import (
     IndexColumn,
     IndexDefinition,
 )
+from skipstone_core.indexing.indextypes import IndexType, type_told
 from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
@@ -134,7 +135,7 @@ def _require_names(names: IndexNames) -> None:
 
 
 def _require_buckets(schema: Schema, definition: IndexDefinition) -> None:
-    for number in definition.field_ids if definition.buckets else ():
+    for number in definition.field_ids if definition.type.traits.is_bucketed else ():
         field = schema.find_field(number)
         if not is_bucketed(str(field.field_type)):
             message = f"column {field.name!r} is a {field.field_type}, {UNFIT_FOR_BUCKETS}"
@@ -189,7 +190,7 @@ def index_schema(definition: IndexDefinition) -> Schema:
         NestedField(10, "table_uuid", StringType(), doc="cover: UUID of the indexed table"),
         NestedField(11, "definition", StringType(), doc="cover: digest of the definition of the index"),
     ]
-    if definition.buckets:
+    if definition.type.traits.is_bucketed:
         fixed.append(NestedField(_BUCKET_FIELD, "bucket", IntegerType(), doc="bucket of the keys; null: any"))
     keys = [
         NestedField(_FIRST_KEY_FIELD + i, key_name(i), column_type(column.storage_type), doc=f"key {i}")
@@ -227,7 +228,7 @@ def index_partition_spec(definition: IndexDefinition) -> PartitionSpec:
         PartitionField(_KIND_FIELD, 1000, IdentityTransform(), "kind"),
         PartitionField(_LEVEL_FIELD, 1001, IdentityTransform(), "level"),
     ]
-    if definition.buckets:
+    if definition.type.traits.is_bucketed:
         fields.append(PartitionField(_BUCKET_FIELD, 1002, IdentityTransform(), "bucket"))
     return PartitionSpec(*fields)
 
@@ -255,6 +256,11 @@ def _to_json(columns: Sequence[IndexColumn], names: Sequence[str]) -> str:
         for column, name in zip(columns, names, strict=True)
     ]
     return json.dumps(described, separators=(",", ":"))
+
+
+def stored_type(properties: Mapping[str, str]) -> IndexType:
+    """Return the type of the index whose table has ``properties``, whatever else they say."""
+    return type_told(buckets=BUCKETS_PROPERTY in properties)
 
 
 def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:

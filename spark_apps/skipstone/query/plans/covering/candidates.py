@@ -15,7 +15,7 @@ from skipstone_core.contract.requests import levels_of
 from skipstone_core.ids import index_table_prefix
 
 from skipstone.compat.catalyst import LogicalPlan, Relation
-from skipstone.indexes.definition import BUCKETS_PROPERTY
+from skipstone.indexes.definition import stored_type
 from skipstone.indexes.found import FoundIndex, find_indexes
 from skipstone.indexes.tables import load_index_table
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
@@ -100,7 +100,7 @@ def _is_covered(relation: IcebergRelation, namespace: str | None) -> bool:
     levels = levels_of(namespace) if namespace else tuple(own)
     listed = (one for one in catalog.list_tables(levels) if one[-1].startswith(index_table_prefix(name)))
     tables = (load_index_table(catalog, one) for one in listed)
-    return any(found is not None and BUCKETS_PROPERTY in found.properties for found in tables)
+    return any(found is not None and stored_type(found.properties).traits.is_bucketed for found in tables)
 
 
 def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
@@ -110,7 +110,7 @@ def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[F
     table, catalog = relation.table, relation.table.catalog
     files = known_file_set(table, relation.snapshot_id)
     indexes, _ = find_indexes(catalog, table.name(), files, namespace)
-    return [index for index in indexes if index.index.definition.buckets]
+    return [index for index in indexes if index.index.definition.type.traits.is_bucketed]
 
 
 def _offers_of(candidates: Sequence[Candidate]) -> Iterator[CoveringOffer]:

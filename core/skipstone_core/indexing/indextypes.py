@@ -1,0 +1,54 @@
+"""The types of indexes: what each is for, and which parameters of a spec it takes.
+
+Used by the operator for the fields and rules of a SecondaryIndex, and by the data plane for what an index of a type
+has. Data only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexTraits:
+    """What is true of a type.
+
+    ``says``: what it does, as a sentence without its subject. ``parameters``: the fields of a spec that an index of the
+    type must have, and none of another type may have, each with what its value says. ``is_bucketed``: whether entries
+    are divided into buckets by their keys, so that tables are joined without a shuffle.
+    """
+
+    says: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    is_bucketed: bool = False
+
+
+class IndexType(StrEnum):
+    """The index types with an engine. ``traits``: what is true of each."""
+
+    traits: IndexTraits
+
+    def __new__(cls, value: str, traits: IndexTraits | None = None) -> IndexType:
+        """A member is its name in specs, and carries its traits."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        if traits is not None:
+            member.traits = traits
+        return member
+
+    LOOKUP = ("Lookup", IndexTraits(says="finds rows by value"))
+    COVERING = (
+        "Covering",
+        IndexTraits(
+            says="divides rows into buckets by the indexed columns, so that tables are joined by them without a "
+            "shuffle",
+            parameters=(("buckets", "how many buckets its rows are divided into"),),
+            is_bucketed=True,
+        ),
+    )
+
+
+def type_told(*, buckets: int) -> IndexType:
+    """Return the type that an index has by its parameters, which requests and index tables name in its place."""
+    return IndexType.COVERING if buckets else IndexType.LOOKUP
