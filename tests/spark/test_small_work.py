@@ -16,9 +16,18 @@ from skipstone.runs.load import run_load
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
-from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare, driver_share
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare, driver_share, merges_here
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import JobRequest, LoadTask, RunKind, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import (
+    CatalogRef,
+    CatalogType,
+    JobRequest,
+    LoadTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+    WarehouseRef,
+)
 from skipstone_core.contract.spark import SmallWork, SparkRef
 
 from tests.spark.index_bed import Lake, index_on
@@ -141,3 +150,17 @@ def test_a_driver_applies_no_rows_that_it_could_not_hold_when_it_read_them() -> 
     share = DriverShare(source_bytes=1_000, candidate_bytes=50)
     assert share.rewrites(2, 1_000, 50)
     assert not share.rewrites(2, 1_001, 50)
+
+
+def test_a_run_without_executors_rewrites_large_files_without_a_jvm() -> None:
+    large = USUAL_SHARE.candidate_bytes + 1
+    place = WarehouseRef(name="main", root="/", catalog=CatalogRef(type=CatalogType.SQL))
+    owner = {"owner_kind": "MergeJob", "owner_name": "m", "owner_uid": "m"}
+    alone = JobRequest(kind=RunKind.MERGE, run_id="m", attempt=1, warehouse=place, **owner)
+    with_executors = replace(alone, spark=SparkRef(instances=2))
+    assert merges_here(alone, USUAL_SHARE, rows=9, held=9, size=large)
+    assert not merges_here(with_executors, USUAL_SHARE, rows=9, held=9, size=large)
+    assert merges_here(with_executors, USUAL_SHARE, rows=9, held=9, size=large - 1)
+    assert not merges_here(alone, DriverShare(rows=8), rows=9, held=9, size=large)
+    assert not merges_here(alone, DriverShare(source_bytes=8), rows=9, held=9, size=large)
+    assert not merges_here(alone, NO_SHARE, rows=0, held=0, size=large)

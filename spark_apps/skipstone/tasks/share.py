@@ -66,6 +66,17 @@ def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverSha
     return NO_SHARE if spark.small_work is SmallWork.SPARK else usual
 
 
+def merges_here(request: JobRequest, share: DriverShare, *, rows: int, held: int, size: int) -> bool:
+    """Whether the driver applies so many source rows, of ``held`` bytes in memory, to data files of ``size`` bytes.
+
+    A run without executors does so whatever the size of the files, with a thread for each of its cores, as in
+    ``compacts_here``: a JVM and its Python workers take several seconds of a core, and each file as much memory there.
+    """
+    if request.spark.instances == 0 and share.candidate_bytes:
+        size = 0
+    return share.rewrites(rows, held, size)
+
+
 def compacts_here(request: JobRequest, share: DriverShare, size: int) -> bool:
     """Whether the driver rewrites data files of ``size`` bytes by itself, with a thread for each of its cores.
 

@@ -74,7 +74,7 @@ from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
 from skipstone.tasks.failures import storage_failure
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
-from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share, rewriting_workers
+from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share, merges_here, rewriting_workers
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
@@ -370,7 +370,8 @@ def _tasks(job: _Job, changes: Changes, target: PinnedTable, pruned: Pruned, doi
     """Where the rewrite's tasks run, and on how many cores."""
     sizes = job.request.spark
     size = int(target.files.files["size"].to_numpy()[pruned.candidates.files].sum())
-    if job.share.rewrites(changes.rows, sum(piece.held for piece in changes.slices), size):
+    source = sum(piece.held for piece in changes.slices)
+    if merges_here(job.request, job.share, rows=changes.rows, held=source, size=size):
         held = held_bytes(changes, target, pruned.candidates)
         workers = rewriting_workers(job.request, on_read=merges_on_read(target.table), held=held)
         yield InProcess(workers), workers
