@@ -33,8 +33,8 @@ from skipstone_cli.output.screen import Screen
 
 app = typer.Typer(
     name="skipstone",
-    help="Shows what Skipstone's tables, indexes and jobs do, and why. Also runs as 'kubectl skipstone'.",
-    epilog="Exit codes: 0 fine; 1 the object has failed; 2 usage, not found or forbidden; 3 no Kubernetes answers.",
+    help="Shows the state of Skipstone's tables, indexes and jobs, and its causes. Also runs as 'kubectl skipstone'.",
+    epilog="Exit codes: 0 success; 1 the object has failed; 2 usage, not found or forbidden; 3 no Kubernetes API.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -62,24 +62,29 @@ TargetText = Annotated[
     str,
     typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.", autocompletion=_offers(*KINDS)),
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text (as without it) or json.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is 1 if it failed.")]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text (the default) or json.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end of the run; the exit code is 1 if it failed.")]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="With --wait: give up after this time.")
+    float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="With --wait: stop waiting after this time.")
 ]
 
 
 def _access(  # noqa: PLR0913 - one for each option
     *,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; that of the context if absent.")] = "",
-    context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="The namespace; by default that of the context.")
+    ] = "",
+    context: Annotated[str, typer.Option("--context", help="The context of the kubeconfig.")] = "",
     kubeconfig: Annotated[
-        str, typer.Option("--kubeconfig", help="Path of the kubeconfig.", autocompletion=offer_files)
+        str, typer.Option("--kubeconfig", help="The path of the kubeconfig.", autocompletion=offer_files)
     ] = "",
     local: Annotated[
         str,
         typer.Option(
-            "--local", metavar="DIR", help="Folder of 'skipstone local'; $SKIPSTONE_LOCAL.", autocompletion=offer_files
+            "--local",
+            metavar="DIR",
+            help="The folder of 'skipstone local'; by default $SKIPSTONE_LOCAL.",
+            autocompletion=offer_files,
         ),
     ] = "",
     as_user: Annotated[str, typer.Option("--as", metavar="USER", help="Act as this user.")] = "",
@@ -153,7 +158,7 @@ def status(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="[KIND/NAME]", help="Only this object, with what it holds.", autocompletion=_offers(*KINDS)
+            metavar="[KIND/NAME]", help="Show only this object and its children.", autocompletion=_offers(*KINDS)
         ),
     ] = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
@@ -181,12 +186,12 @@ def report(
             "--file",
             "-f",
             metavar="FILE",
-            help="Where to write the page; - is standard output.",
+            help="The file to write the page to; - is standard output.",
             autocompletion=offer_files,
         ),
     ] = "-",
 ) -> ExitCode:
-    """Write one HTML page: open problems, what merges read, coverage of indexes, lag, stages of runs."""
+    """Write one HTML page: open problems, files read by merges, coverage of indexes, lag, stages of runs."""
     from skipstone_cli.commands.report import run_report
 
     return run_report(session.open(), session.screen, file, datetime.now(UTC))
@@ -195,7 +200,7 @@ def report(
 @app.command()
 @connected
 def why(session: Session, *, target: TargetText, output: Output = "") -> ExitCode:
-    """Say why an object stands as it does, what to do, and what it waits for; with Events and the driver's log."""
+    """Show the cause of an object's state, what to do, and what it waits for; with Events and the driver's log."""
     from skipstone_cli.commands.why import run_why
 
     chosen, as_json = parse_target(target), _wants_json(output)
@@ -208,11 +213,13 @@ def logs(
     session: Session,
     *,
     target: TargetText,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Number of the attempt; the latest.")] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the driver ends.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="The number of the attempt; by default the latest.")
+    ] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Print only this number of last lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the driver ends.")] = False,
 ) -> ExitCode:
-    """Print the log of the driver, or what it reported when its pod is gone."""
+    """Print the log of the driver, or its final report if its pod no longer exists."""
     from skipstone_cli.commands.logs import LogQuery, run_logs
 
     chosen = parse_target(target)
@@ -230,7 +237,7 @@ def reindex(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> ExitCode:
-    """Ask for a reindex now."""
+    """Request a reindex now."""
     from skipstone_cli.commands.asking import Waiting, run_reindex
 
     chosen = parse_target(target, (INDEX,))
@@ -245,12 +252,12 @@ def maintain(
     target: Annotated[str, typer.Argument(metavar="tbl/NAME", help="The Table.", autocompletion=_offers(TABLE))],
     step: Annotated[
         list[MaintenanceStep] | None,
-        typer.Option("--step", case_sensitive=False, help="Only this step; may be given several times."),
+        typer.Option("--step", case_sensitive=False, help="Run only this step; can be repeated."),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> ExitCode:
-    """Ask for maintenance now, of all that spec.maintenance names or of some steps."""
+    """Request maintenance now: all steps in spec.maintenance, or only some."""
     from skipstone_cli.commands.asking import Waiting, run_maintain
 
     chosen = parse_target(target, (TABLE,))
@@ -265,7 +272,7 @@ def merge(  # noqa: PLR0913 - one for each option
     target: Annotated[
         str,
         typer.Argument(
-            metavar="[ms/NAME]", help="The MergeSchedule whose next merge to try.", autocompletion=_offers(SCHEDULE)
+            metavar="[ms/NAME]", help="The MergeSchedule; its next merge is tried.", autocompletion=_offers(SCHEDULE)
         ),
     ] = "",
     file: Annotated[
@@ -274,15 +281,15 @@ def merge(  # noqa: PLR0913 - one for each option
             "--file",
             "-f",
             metavar="FILE",
-            help="Manifest of the MergeJob to try; - is standard input.",
+            help="The manifest of a MergeJob to try; - is standard input.",
             autocompletion=offer_files,
         ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing. Without it the command does nothing.")
+        bool, typer.Option("--dry-run", help="Required: the command only tries a merge and writes nothing.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this time.")
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop waiting after this time.")
     ] = None,
     output: Output = "",
 ) -> ExitCode:
@@ -303,29 +310,33 @@ def sql2merge(  # noqa: PLR0913 - one for each option
     *,
     file: Annotated[
         str,
-        typer.Argument(metavar="[FILE]", help="The MERGE INTO; standard input without it.", autocompletion=offer_files),
+        typer.Argument(
+            metavar="[FILE]",
+            help="The file with the MERGE INTO; by default standard input.",
+            autocompletion=offer_files,
+        ),
     ] = "-",
     dialect: Annotated[
         str,
         typer.Option("--dialect", help="spark, delta, iceberg, databricks, trino, snowflake or bigquery."),
     ] = "spark",
     path: Annotated[
-        list[str] | None, typer.Option("--path", help="Files with the rows of the source; may be given several times.")
+        list[str] | None, typer.Option("--path", help="Files with the rows of the source; can be repeated.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format of the files.")] = "Parquet",
     location: Annotated[str, typer.Option("--location", help="Source location of the Warehouse.")] = "",
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="NAME=TYPE", help="Type of a column of Csv or Json; may be repeated."),
+        typer.Option("--column", metavar="NAME=TYPE", help="The type of a column of Csv or Json; can be repeated."),
     ] = None,
-    table: Annotated[str, typer.Option("--table", help="The Table; that of the statement's name if absent.")] = "",
+    table: Annotated[str, typer.Option("--table", help="The Table; by default the table name in the statement.")] = "",
     name: Annotated[str, typer.Option("--name", help="Name of the MergeJob.")] = "",
     time_zone: Annotated[str, typer.Option("--time-zone", help="Time zone of the sessions that run the MERGE.")] = "",
     keys_not_null: Annotated[
         bool, typer.Option("--keys-not-null", help="The source has no null in a column of ON.")
     ] = False,
 ) -> None:
-    """Print the MergeJob that does what a MERGE INTO statement does, or say which parts cannot be translated."""
+    """Translate a MERGE INTO statement into a MergeJob, or name the parts that cannot be translated."""
     from skipstone_cli.commands.sql2merge import Options, run_sql2merge
 
     options = Options(

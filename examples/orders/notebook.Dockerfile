@@ -1,4 +1,4 @@
-# The image of runs with a driver for the catalog in SQLite, which Spark asks by JDBC, and with JupyterLab.
+# The image of runs, with JupyterLab and a JDBC driver for the SQLite catalog.
 ARG SPARK_IMAGE=skipstone-spark:0.1.0
 FROM ${SPARK_IMAGE}
 USER root

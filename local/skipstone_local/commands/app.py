@@ -30,14 +30,14 @@ DEFAULT_NAMESPACE = "default"
 
 
 def _place(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; default if absent.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace; by default 'default'.")] = "",
     local: Annotated[
         str,
         typer.Option(
             "--root",
             "--local",
             metavar="DIR",
-            help="Folder that holds everything; $SKIPSTONE_LOCAL or .skipstone if absent.",
+            help="The folder with all data; by default $SKIPSTONE_LOCAL or .skipstone.",
             autocompletion=offer_files,
         ),
     ] = "",
@@ -87,8 +87,10 @@ Files = Annotated[
         autocompletion=offer_files,
     ),
 ]  # fmt: skip
-Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="With a folder: the folders in it, too.")]
-Labels = Annotated[str, typer.Option("--selector", "-l", metavar="LABELS", help="Only objects with these labels.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="With a folder: read its subfolders, too.")]
+Labels = Annotated[
+    str, typer.Option("--selector", "-l", metavar="LABELS", help="Select only objects with these labels.")
+]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 
 
@@ -98,9 +100,9 @@ def up(
     session: Session,
     *,
     filename: Files = None,
-    once: Annotated[bool, typer.Option("--once", help="End as soon as everything is settled.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when all objects have settled.")] = False,
 ) -> ExitCode:
-    """Apply manifests, run what they ask for, show how it gets on, and go on serving the folder."""
+    """Apply manifests, run their jobs, show the progress, and keep serving the folder."""
     from skipstone_local.up import UpOptions, run
 
     root, namespace = session.access()
@@ -119,10 +121,10 @@ def test(
     *,
     junit: Annotated[str, typer.Option("--junit", metavar="FILE", help="Write JUnit's XML for CI systems.")] = "",
     keep: Annotated[
-        str, typer.Option("--keep", metavar="DIR", help="Run in this folder, and leave it to be looked at.")
+        str, typer.Option("--keep", metavar="DIR", help="Run in this folder, and keep it for inspection.")
     ] = "",
 ) -> None:
-    """Run manifests on sample data, and judge what comes of it by the expectations in a YAML file."""
+    """Run manifests on sample data, and compare the results with the expectations in a YAML file."""
     from skipstone_local.testing.running import TestQuery, run_test
 
     raise typer.Exit(int(guarded(lambda: run_test(Screen(), TestQuery(place, junit, keep)))))
@@ -131,7 +133,7 @@ def test(
 @app.command()
 @served
 def apply(session: Session, *, filename: Files = None, recursive: Recursive = False) -> ExitCode:
-    """Create objects, or change them to what their manifests say."""
+    """Create or update the objects of manifests."""
     from skipstone_local.commands.applying import Sources, run_apply
 
     if not filename:
@@ -149,8 +151,8 @@ def get(  # noqa: PLR0913 - one for each option
     everywhere: Everywhere = False,
     labels: Labels = "",
     output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, yaml, json or name.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then show each change, until it is ended.")] = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="No line of headers.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then show each change, until you stop it.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print headers.")] = False,
 ) -> ExitCode:
     """Show objects, as kubectl does."""
     from skipstone_local.commands.getting import GetQuery, run_get
@@ -175,12 +177,14 @@ def delete(  # noqa: PLR0913 - one for each option
     filename: Files = None,
     recursive: Recursive = False,
     labels: Labels = "",
-    every: Annotated[bool, typer.Option("--all", help="All objects of the kind in the namespace.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Delete all objects of the kind in the namespace.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the objects are gone.")] = True,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this.")
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop waiting after this time.")
     ] = None,
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone is not an error.")] = False,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="A missing object is not an error.")
+    ] = False,
 ) -> ExitCode:
     """Delete objects, and wait until they are gone."""
     from skipstone_local.commands.deleting import DeleteQuery, run_delete
@@ -217,11 +221,11 @@ def logs(
     word: Annotated[
         str,
         typer.Argument(
-            metavar="POD | KIND/NAME", help="A pod, or an object whose driver is meant.", autocompletion=_offer_objects
+            metavar="POD | KIND/NAME", help="A pod, or an object with a driver.", autocompletion=_offer_objects
         ),
     ],
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the pod ends.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Print only this number of last lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the pod ends.")] = False,
 ) -> ExitCode:
     """Print the log of a pod, or of the driver of an object."""
     from skipstone_local.commands.logs import PodLogQuery, run_pod_logs
