@@ -33,7 +33,7 @@ _PARAMETER = f"(sslmode=({'|'.join(_MODES)})|({'|'.join(SQL_PARAMETERS)})=[^?&#]
 OAUTH_SERVER = "oauth2-server-uri"
 PLAINTEXT = (
     "would carry credentials without encryption: use https://, also for oauth2-server-uri, or set "
-    "spec.catalog.allowPlaintextCredentials where nobody else is on the network"
+    "spec.catalog.allowPlaintextCredentials on a trusted network"
 )
 
 

@@ -76,7 +76,7 @@ PLANNING_REJECTED = (
     _case("much-time", HTTPS, {"upstreamTimeoutSeconds": 601}, "spec.planning.upstreamTimeoutSeconds", "600",
           by_schema=True),
     _case("allows-no-entry", HTTPS, {"allowFrom": []}, "spec.planning.allowFrom", "1", by_schema=True),
-    _peer("allows-nobody", {}, "", "entry that names nobody"),
+    _peer("allows-nobody", {}, "", "entry without a peer"),
     _peer("allows-block-and-pods", {"podSelector": {}, "ipBlock": {"cidr": "192.0.2.0/24"}}, ".ipBlock",
           "entry with an ipBlock and a selector"),
     _peer("allows-address", {"ipBlock": {"cidr": "192.0.2.1"}}, ".ipBlock", "ipBlock that is not a block"),

@@ -111,7 +111,9 @@ def parse_heap(text: str, field: str) -> int:
     """Mebibytes of a JVM's memory, rounded up. Raises BadSpec."""
     read = parse_bytes(text.strip()) if not text.strip().isdigit() else None
     if read is None:
-        raise BadSpec(Reason.INVALID_SPEC, f"{shown(text)} is no amount of memory; write for example 2Gi", field=field)
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"{shown(text)} is not an amount of memory; write for example 2Gi", field=field
+        )
     if not LEAST_HEAP_MIB * MIB <= read <= MOST_BYTES:
         message = f"{shown(text)} is out of bounds: Spark starts with {LEAST_HEAP_MIB}m or more, and 16t are the limit"
         raise BadSpec(Reason.INVALID_SPEC, message, field=field)

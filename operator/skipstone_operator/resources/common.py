@@ -28,7 +28,7 @@ def object_name(text: str, field_name: str) -> Doc:
 
 #: What an object has for a status until the operator has seen it: a tool that compares generations waits for it.
 UNSEEN_STATUS = {"observedGeneration": -1}
-OBSERVED_GENERATION = Doc("The metadata.generation that this status judges; -1 before the first look.", minimum=-1)
+OBSERVED_GENERATION = Doc("The metadata.generation that this status describes; -1 before the first pass.", minimum=-1)
 
 
 class ReclaimPolicy(StrEnum):
@@ -71,7 +71,7 @@ class Condition:
 
     type: Annotated[str, name_text("What is observed, such as Ready or Complete.", max_length=63)]
     status: Annotated[ConditionStatus, Doc("Whether it holds: True, False or Unknown.")]
-    reason: Annotated[str, name_text("Why, in one CamelCase word of the reasons reference.", max_length=128)]
+    reason: Annotated[str, name_text("The reason, one CamelCase word of the reasons reference.", max_length=128)]
     message: Annotated[str, Doc("One sentence for people.", max_length=4096)] = ""
     last_transition_time: Annotated[str, time_text("When the status last flipped.")]
     observed_generation: Annotated[int, Doc("The metadata.generation that was judged.", minimum=0)] = 0
@@ -90,8 +90,10 @@ class CurrentRun:
     start_time: Annotated[str, time_text("When the run was intended.")]
     launch_time: Annotated[str | None, time_text("When the pod was created.")] = None
     running_time: Annotated[str | None, time_text("When the driver container started.")] = None
-    progress: Annotated[str, Doc("How far the driver says it is.", max_length=1024)] = ""
-    stop_reason: Annotated[str, Doc("Why the driver is being stopped; empty while it may go on.", max_length=128)] = ""
+    progress: Annotated[str, Doc("Progress that the driver reports.", max_length=1024)] = ""
+    stop_reason: Annotated[
+        str, Doc("Why the driver is being stopped; empty while it may continue.", max_length=128)
+    ] = ""
     stop_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
 
 
@@ -104,7 +106,7 @@ class LastRun:
     attempt: Annotated[int, Doc("Number of the attempt, from 1.", minimum=1)] = 1
     result: Annotated[RunResult, Doc("How it ended.")]
     reason: Annotated[str, Doc("Why, in one word of the reasons reference.", max_length=128)] = ""
-    message: Annotated[str, Doc("What the driver said, shortened.", max_length=4096)] = ""
+    message: Annotated[str, Doc("The driver's message, shortened.", max_length=4096)] = ""
     inputs_hash: Annotated[str, Doc("Hash over the inputs of the run.", max_length=64)] = ""
     generation: Annotated[int, Doc("The metadata.generation that the run served.", minimum=0)] = 0
     snapshot_id: Annotated[str, Doc("Snapshot that it committed; 0 when nothing changed.", max_length=32)] = ""
@@ -127,15 +129,15 @@ class ConfirmState:
     attempts: Annotated[int, Doc("Confirm runs started so far.", minimum=0)] = 0
     reason: Annotated[str, Doc("The reason of Failed should the commit prove absent.", max_length=128)] = ""
     message: Annotated[str, Doc("The message of Failed should the commit prove absent.", max_length=4096)] = ""
-    since: Annotated[str | None, time_text("When the first confirm run was asked for.")] = None
-    next_time: Annotated[str | None, time_text("Not before this the next confirm run starts.")] = None
+    since: Annotated[str | None, time_text("When the first confirm run was requested.")] = None
+    next_time: Annotated[str | None, time_text("The earliest time of the next confirm run.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenMetadata:
     """Which metadata of an Iceberg table the numbers in a status come from: older metadata never replaces newer."""
 
-    uuid: Annotated[str, Doc("UUID of the Iceberg table; empty when the run did not say.", max_length=64)] = ""
+    uuid: Annotated[str, Doc("UUID of the Iceberg table; empty when the run did not report it.", max_length=64)] = ""
     version: Annotated[int, Doc("Number in the name of the metadata file; 0 when it has none.", minimum=0)] = 0
     updated_ms: Annotated[int, Doc("The last-updated-ms of the metadata.", minimum=0)] = 0
     time: Annotated[str | None, time_text("When the run that read it ended.")] = None

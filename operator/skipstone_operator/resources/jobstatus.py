@@ -45,8 +45,8 @@ class JobStatus:
             item=Doc("One condition."),
         ),
     ] = ()
-    reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
-    table_uid: Annotated[str, Doc("Uid of the Table that the first attempt was for.", max_length=64)] = ""
+    reason: Annotated[str, Doc("Reason of the most important condition.", max_length=128)] = ""
+    table_uid: Annotated[str, Doc("Uid of the Table of the first attempt.", max_length=64)] = ""
     launched: Annotated[bool, Doc("Whether a driver pod was seen.")] = False
     start_time: Annotated[
         str | None, time_text("When the first driver pod was seen; waits before and while suspended do not count.")
@@ -57,17 +57,17 @@ class JobStatus:
     unused_columns: Annotated[
         tuple[UnusedSourceColumn, ...],
         Doc(
-            "Columns of the source that nothing used, the first of them.",
+            "The first columns of the source that were not used.",
             max_items=MAX_UNUSED,
             list_key="name",
             item=Doc("One column."),
         ),
     ] = ()
-    unused_columns_total: Annotated[int, Doc("How many columns of the source nothing used.", minimum=0)] = 0
+    unused_columns_total: Annotated[int, Doc("The number of columns of the source that were not used.", minimum=0)] = 0
     current_run: Annotated[CurrentRun | None, Doc("The attempt that is intended or running.")] = None
     last_run: Annotated[LastRun | None, Doc("The attempt that ended last.")] = None
     attempts: Annotated[int, Doc("Number of the newest attempt.", minimum=0)] = 0
     failed_attempts: Annotated[int, Doc("Attempts that failed and count against backoffLimit.", minimum=0)] = 0
     lost_attempts: Annotated[int, Doc("Attempts lost to the cluster, which do not count.", minimum=0)] = 0
-    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
-    confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt of unknown outcome.")] = None
+    retry_time: Annotated[str | None, time_text("The earliest time of the next attempt.")] = None
+    confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt with an unknown outcome.")] = None

@@ -59,7 +59,7 @@ class LoadJobSpec(RunFields):
         LoadMode,
         Doc(
             "Copy writes the rows to files of the table. Register adds the Parquet files of the source to the table "
-            "as they are and where they are. Never changes."
+            "in place. Never changes."
         ),
     ] = LoadMode.COPY
     bad_records: Annotated[BadRecords, Doc("What happens to rows that do not fit. Never changes.")] = _FAIL
@@ -70,7 +70,7 @@ class LoadJobSpec(RunFields):
 class LoadJobStatus(JobStatus):
     """What is known of a load."""
 
-    segment: Annotated[int | None, Doc("Id of the segment that the load made.", minimum=0)] = None
+    segment: Annotated[int | None, Doc("Id of the segment that the load added.", minimum=0)] = None
     rows_read: Annotated[
         int | None, Doc("Rows of the source: those that were loaded and those that did not fit.", minimum=0)
     ] = None
@@ -80,7 +80,7 @@ class LoadJobStatus(JobStatus):
     ] = None
     files_skipped: Annotated[
         int | None,
-        Doc("Files that were left out because the table had them already, or because they hold no row.", minimum=0),
+        Doc("Files that were left out because the table already had them, or because they hold no row.", minimum=0),
     ] = None
     rows_rejected: Annotated[int | None, Doc("Rows that did not fit.", minimum=0)] = None
-    rejected_path: Annotated[str, Doc("Where rejected rows are, relative to the Warehouse.", max_length=2048)] = ""
+    rejected_path: Annotated[str, Doc("Folder of the rejected rows, relative to the Warehouse.", max_length=2048)] = ""

@@ -173,14 +173,14 @@ class MergeJobSpec(RunFields):
     sequence_by: Annotated[
         str | None,
         name_text(
-            "Source column whose greatest value wins among changes of one key; without it such changes are an "
-            "error. Never changes."
+            "Source column whose greatest value wins among several changes of one key; without it, several changes "
+            "are an error. Never changes."
         ),
     ] = None
     target_sequence: Annotated[
         str | None,
         name_text(
-            "Table column that keeps the sequenceBy of each row's last change: a change that is less than it is "
+            "Table column that holds the sequenceBy value of each row's last change: a change with a lower value is "
             "ignored. The merge writes it. Never changes."
         ),
     ] = None
@@ -188,9 +188,9 @@ class MergeJobSpec(RunFields):
         str | None,
         when_text(
             "Predicate over target.x that is part of the match, as in SQL's ON: a row of the table that does not "
-            "satisfy it matches no source row, and files that cannot hold one that does are not read. A change whose "
-            "row lies outside is inserted beside that row, and rows outside count as not matched by source. "
-            "Never changes."
+            "satisfy it matches no source row, and files without such rows by their bounds are not read. A change of "
+            "a row that does not satisfy it is inserted beside that row, and such rows count as not matched by "
+            "source. Never changes."
         ),
     ] = None
     when_matched: Annotated[
@@ -236,8 +236,8 @@ class MergeJobSpec(RunFields):
     dry_run: Annotated[
         bool | None,
         Doc(
-            "Find out what the merge would do, and write nothing: the job waits for no turn, commits nothing, and is "
-            "Complete with the reason DryRun once status shows the funnel and the rows. Never changes."
+            "Compute the effect of the merge, and write nothing: the job does not wait for its turn, commits nothing, "
+            "and is Complete with the reason DryRun when the status shows the funnel and the rows. Never changes."
         ),
     ] = None
 
@@ -267,8 +267,8 @@ class MergeRows:
     superseded: Annotated[
         int,
         Doc(
-            "Changes that a later one of their key stands for; with matching, unmatched, inserted, rejected and "
-            "waiting they are all of source.",
+            "Changes that a later change of their key replaces; with matching, unmatched, inserted, rejected and "
+            "waiting they add up to source.",
             minimum=0,
         ),
     ] = 0
@@ -276,8 +276,8 @@ class MergeRows:
     updated: Annotated[int, Doc("Target rows that were updated.", minimum=0)] = 0
     deleted: Annotated[int, Doc("Target rows that were deleted.", minimum=0)] = 0
     inserted: Annotated[int, Doc("Rows that were inserted.", minimum=0)] = 0
-    ignored: Annotated[int, Doc("Target rows whose change was older than they are.", minimum=0)] = 0
-    copied: Annotated[int, Doc("Rows of rewritten files that stayed as they were.", minimum=0)] = 0
+    ignored: Annotated[int, Doc("Target rows whose change was older than the row.", minimum=0)] = 0
+    copied: Annotated[int, Doc("Rows of rewritten files that did not change.", minimum=0)] = 0
     rejected: Annotated[int, Doc("Changes that did not fit and were left out.", minimum=0)] = 0
     waiting: Annotated[
         int, Doc("Changes that fit and were left out because an earlier one of their row is missing.", minimum=0)
@@ -304,10 +304,10 @@ class FunnelStageStatus:
     files_out: Annotated[int, Doc("Files that it let through.", minimum=0)] = 0
     false_positives: Annotated[int, Doc("Files let through in which no row had a source key.", minimum=0)] = 0
     false_positive_rate: Annotated[
-        str, Doc("The part of the files let through that were so, such as 62.5 %.", max_length=16)
+        str, Doc("The fraction of false positives among these files, such as 62.5 %.", max_length=16)
     ] = ""
     left_out: Annotated[LeftOut | None, Doc("Why the stage did not run; absent when it did.")] = None
-    message: Annotated[str, Doc("The same as a sentence; of Bloom and KeyIndex, what they read.", max_length=1024)] = ""
+    message: Annotated[str, Doc("The same as a sentence; for Bloom and KeyIndex, their reads.", max_length=1024)] = ""
     duration_ms: Annotated[int, Doc("Milliseconds that it took.", minimum=0)] = 0
 
 
@@ -316,7 +316,7 @@ class IndexBehind:
     """An index that lacked segments of the table when the merge ended, its own among them."""
 
     name: Annotated[str, Doc("The SecondaryIndex.", max_length=253)]
-    missing_segments: Annotated[int, Doc("How many segments it lacked.", minimum=0)] = 0
+    missing_segments: Annotated[int, Doc("The number of segments that it lacked.", minimum=0)] = 0
     catches_up: Annotated[
         bool, Doc("Whether a reindex follows by itself; false for maintenance Manual and while suspended.")
     ] = False
@@ -327,7 +327,7 @@ class MergeJobStatus(JobStatus):
     """What is known of a merge. Of a dry run: what the merge would do to the table as it was then."""
 
     dry_run: Annotated[
-        bool | None, Doc("True once the operator knows that the job is a dry run; absent of other jobs.")
+        bool | None, Doc("True when the operator knows that the job is a dry run; absent for other jobs.")
     ] = None
     files: Annotated[FileFunnel | None, Doc("Data files along the funnel.")] = None
     rows: Annotated[MergeRows | None, Doc("Rows by what happened to them.")] = None
@@ -342,14 +342,14 @@ class MergeJobStatus(JobStatus):
         ),
     ] = ()
     rejected_path: Annotated[
-        str, Doc("Where the changes are that were left out, relative to the Warehouse.", max_length=2048)
+        str, Doc("Folder of the changes that were left out, relative to the Warehouse.", max_length=2048)
     ] = ""
-    pruned: Annotated[str, Doc("Files that are not read, of all, such as 388/400.", max_length=64)] = ""
+    pruned: Annotated[str, Doc("Files that are not read, and all files, such as 388/400.", max_length=64)] = ""
     defaulted_columns: Annotated[
         tuple[DefaultedColumn, ...],
         Doc(
-            "Columns that may be null in which the change feed has the default of the source database, which the "
-            "converter also writes for null unless replace.null.with.default is false, the first of them.",
+            "The first nullable columns in which the change feed has the default of the source database, which the "
+            "converter also writes for null unless replace.null.with.default is false.",
             max_items=MAX_UNUSED,
             list_key="name",
             item=Doc("One column."),
@@ -358,8 +358,8 @@ class MergeJobStatus(JobStatus):
     gone_columns: Annotated[
         tuple[str, ...],
         Doc(
-            "Columns that earlier jobs of the change feed had and this one has not, as the source table dropped or "
-            "renamed them; the first of them.",
+            "The first columns that earlier jobs of the change feed had and this one does not have, because the "
+            "source table dropped or renamed them.",
             max_items=MAX_UNUSED,
             item=Doc("Name of a column.", max_length=limits.MAX_NAME),
         ),
@@ -367,7 +367,7 @@ class MergeJobStatus(JobStatus):
     indexes_behind: Annotated[
         tuple[IndexBehind, ...],
         Doc(
-            "Indexes that lacked segments when the merge ended; queries beside them stay right.",
+            "Indexes that lacked segments when the merge ended; queries stay right.",
             max_items=MAX_INDEXES_BEHIND,
             list_key="name",
             item=Doc("One index."),

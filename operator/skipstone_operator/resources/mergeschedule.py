@@ -74,7 +74,10 @@ class MergeTemplate:
     metadata: Annotated[TemplateMetadata, Doc("Labels and annotations of the MergeJobs.")] = TemplateMetadata()
     spec: Annotated[
         MergeTemplateSpec,
-        Doc("Spec of the MergeJobs. A change is for MergeJobs created after it, fields said never to change included."),
+        Doc(
+            "Spec of the MergeJobs. A change applies to MergeJobs created after it, also a change of fields that "
+            "never change in a MergeJob."
+        ),
     ]
 
 
@@ -106,9 +109,9 @@ class MergeScheduleSpec:
     concurrency_policy: Annotated[
         ConcurrencyPolicy,
         Doc(
-            "What happens when a time comes while a MergeJob of the schedule has not ended. Forbid: wait for its end, "
-            "then start once for all times that passed. Replace: delete it. Allow: create another, which waits for "
-            "the table."
+            "What happens when a time of the schedule is due while a MergeJob has not ended. Forbid: wait for its "
+            "end, then start once for all times that passed. Replace: delete it. Allow: create another one, which "
+            "waits for the table."
         ),
     ] = ConcurrencyPolicy.FORBID
     starting_deadline_seconds: Annotated[
@@ -120,13 +123,13 @@ class MergeScheduleSpec:
         ),
     ] = None
     suspend: Annotated[
-        bool, Doc("Create no MergeJob while true; of the times that pass meanwhile the latest is started afterwards.")
+        bool, Doc("Create no MergeJob while true; afterwards, one MergeJob is created for the latest time that passed.")
     ] = False
     successful_jobs_history_limit: Annotated[
-        int, Doc("How many complete MergeJobs are kept.", minimum=0, maximum=MAX_HISTORY)
+        int, Doc("The number of complete MergeJobs that are kept.", minimum=0, maximum=MAX_HISTORY)
     ] = 3
     failed_jobs_history_limit: Annotated[
-        int, Doc("How many failed MergeJobs are kept.", minimum=0, maximum=MAX_HISTORY)
+        int, Doc("The number of failed MergeJobs that are kept.", minimum=0, maximum=MAX_HISTORY)
     ] = 1
     merge_template: Annotated[MergeTemplate, Doc("The MergeJobs that are created.")]
 
@@ -149,7 +152,7 @@ class MergeScheduleStatus:
     active: Annotated[int, Doc("MergeJobs that have not ended.", minimum=0)] = 0
     active_jobs: Annotated[
         tuple[str, ...],
-        Doc("The oldest of them.", max_items=MAX_ACTIVE_JOBS, item=Doc("Name of a MergeJob.", max_length=63)),
+        Doc("The oldest active MergeJobs.", max_items=MAX_ACTIVE_JOBS, item=Doc("Name of a MergeJob.", max_length=63)),
     ] = ()
     last_schedule_time: Annotated[str | None, time_text("The time for which a MergeJob was created last.")] = None
     next_schedule_time: Annotated[str | None, time_text("The next time; absent while suspended.")] = None
@@ -157,19 +160,19 @@ class MergeScheduleStatus:
     gone_columns: Annotated[
         tuple[str, ...],
         Doc(
-            "Columns that earlier MergeJobs merged and the change feed of the last one with changes no longer has, the "
-            "first of them.",
+            "The first columns that earlier MergeJobs merged and that the change feed of the last one with changes no "
+            "longer has.",
             max_items=MAX_UNUSED,
             item=Doc("Name of a column.", max_length=limits.MAX_NAME),
         ),
     ] = ()
     rows_unmatched_deletes: Annotated[
         int,
-        Doc("Rows that the last MergeJob with changes was to delete and did not find.", minimum=0),
+        Doc("Rows that the last MergeJob with changes should have deleted and did not find.", minimum=0),
     ] = 0
     rows_unmatched_updates: Annotated[
         int,
-        Doc("Rows that the last MergeJob with changes was to update and did not find.", minimum=0),
+        Doc("Rows that the last MergeJob with changes should have updated and did not find.", minimum=0),
     ] = 0
     last_missed_time: Annotated[str | None, time_text("The latest time that passed without a MergeJob of its own.")] = (
         None

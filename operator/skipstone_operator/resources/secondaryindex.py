@@ -95,8 +95,8 @@ class SecondaryIndexSpec:
     include: Annotated[
         tuple[str, ...],
         Doc(
-            "Columns whose values the index stores beside the indexed ones, so that queries on both are answered from "
-            "the index. Not part of the order. Never changes.",
+            "Columns whose values the index stores beside the keys, so that queries for both need only the index. Not "
+            "part of the order. Never changes.",
             max_items=limits.MAX_KEYS,
             item=name_text("One column."),
             rules=(distinct("include"),),
@@ -109,7 +109,7 @@ class SecondaryIndexSpec:
     buckets: Annotated[
         int | None,
         Doc(
-            "How many buckets a Covering index has. Tables that are joined need the same number. Never changes.",
+            "The number of buckets of a Covering index. Tables that are joined need the same number. Never changes.",
             minimum=MIN_BUCKETS,
             maximum=MAX_BUCKETS,
         ),
@@ -118,11 +118,11 @@ class SecondaryIndexSpec:
         Maintenance,
         Doc(
             "Auto: reindex as soon as segments are missing. Manual: only when the annotation skipstone.dev/reindex "
-            "gets a new value. Inline: loads, merges and compactions enter their files into the index before they end; "
-            "what they could not enter is reindexed as with Auto."
+            "gets a new value. Inline: loads, merges and compactions add their files to the index before they end; "
+            "files that they could not add are reindexed as with Auto."
         ),
     ] = Maintenance.AUTO
-    suspend: Annotated[bool, Doc("Start no reindex while true; queries go on and stay right.")] = False
+    suspend: Annotated[bool, Doc("Start no reindex while true; queries still use the index and stay right.")] = False
     reclaim_policy: Annotated[ReclaimPolicy, Doc("What happens to the index table when this resource is deleted.")] = (
         ReclaimPolicy.DELETE
     )
@@ -130,7 +130,7 @@ class SecondaryIndexSpec:
         int | None, Doc("Ready turns False when more segments than this are missing.", minimum=0, maximum=1_000_000)
     ] = None
     min_covered_percent: Annotated[
-        int | None, Doc("Ready turns False when fewer percent of the rows are covered.", minimum=0, maximum=100)
+        int | None, Doc("Ready turns False when a smaller percentage of the rows is covered.", minimum=0, maximum=100)
     ] = None
 
 
@@ -148,8 +148,8 @@ class IndexSegments:
 class Coverage:
     """How much of something is covered."""
 
-    live: Annotated[int, Doc("How much is live in the table.", minimum=0)] = 0
-    covered: Annotated[int, Doc("How much of that the index covers.", minimum=0)] = 0
+    live: Annotated[int, Doc("The live amount in the table.", minimum=0)] = 0
+    covered: Annotated[int, Doc("The amount that the index covers.", minimum=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,16 +167,20 @@ class SecondaryIndexStatus:
         ),
     ] = ()
     column_list: Annotated[str, Doc("Indexed columns, joined by commas.", max_length=8448)] = ""
-    warehouse: Annotated[str, Doc("Name of the Warehouse that the index lives in.", max_length=253)] = ""
+    warehouse: Annotated[str, Doc("Name of the Warehouse of the index.", max_length=253)] = ""
     table_namespace: Annotated[str, Doc("Catalog namespace of the indexed table.", max_length=128)] = ""
     table_name: Annotated[str, Doc("Name of the indexed table in the catalog.", max_length=128)] = ""
     table_uid: Annotated[str, Doc("Uid of the Table.", max_length=64)] = ""
     table_uuid: Annotated[str, Doc("UUID of the indexed Iceberg table.", max_length=64)] = ""
     table_sequence_number: Annotated[int, Doc("Sequence number of the table's head last seen.", minimum=0)] = 0
-    synced_sequence_number: Annotated[int, Doc("Sequence number up to which the index covers all.", minimum=0)] = 0
+    synced_sequence_number: Annotated[
+        int, Doc("Sequence number up to which the index covers all segments.", minimum=0)
+    ] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the heads of table and index.")] = None
-    metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the table the status tells of.")] = None
-    index_metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the index table the status tells of.")] = None
+    metadata: Annotated[SeenMetadata | None, Doc("The metadata of the table that the status describes.")] = None
+    index_metadata: Annotated[
+        SeenMetadata | None, Doc("The metadata of the index table that the status describes.")
+    ] = None
     last_sync_time: Annotated[str | None, time_text("When a reindex last committed.")] = None
     segments: Annotated[IndexSegments, Doc("Segments by coverage.")] = IndexSegments()
     files: Annotated[Coverage, Doc("Data files by coverage.")] = Coverage()
@@ -184,7 +188,7 @@ class SecondaryIndexStatus:
     missing_segments: Annotated[
         tuple[int, ...], Doc("The oldest 20 segments that are not covered.", max_items=20, item=Doc("Segment id."))
     ] = ()
-    synced: Annotated[str, Doc("Synced segments of all, such as 3/5.", max_length=64)] = ""
+    synced: Annotated[str, Doc("Synced and live segments, such as 3/5.", max_length=64)] = ""
     missing: Annotated[str, Doc("Ids of missing segments, such as 1,4.", max_length=256)] = ""
     covered: Annotated[str, Doc("Share of rows covered, such as 98 %.", max_length=16)] = ""
     exists: Annotated[bool, Doc("Whether the index table exists.")] = False
@@ -202,6 +206,6 @@ class SecondaryIndexStatus:
     last_run: Annotated[LastRun | None, Doc("The reindex that ended last.")] = None
     failed_attempts: Annotated[int, Doc("Failed attempts in a row.", minimum=0)] = 0
     failed_inputs_hash: Annotated[
-        str, Doc("Inputs that failed for good; tried again when they change.", max_length=64)
+        str, Doc("Inputs that failed permanently; retried when they change.", max_length=64)
     ] = ""
-    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
+    retry_time: Annotated[str | None, time_text("The earliest time of the next attempt.")] = None

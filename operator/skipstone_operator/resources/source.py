@@ -145,7 +145,7 @@ class Source:
     mapping: Annotated[
         tuple[ColumnSource, ...],
         Doc(
-            "Which source column feeds which table column; columns not listed map by equal name.",
+            "Source columns of table columns; columns that are not listed are matched by equal name.",
             max_items=limits.MAX_COLUMNS,
             list_key="column",
             item=Doc("One pair."),
@@ -153,28 +153,32 @@ class Source:
     ] = ()
     duplicates: Annotated[
         DuplicatesPolicy,
-        Doc("Refuse fails a job whose very files another job already applied to the table; Allow applies them again."),
+        Doc(
+            "Refuse fails a job if another job already applied the same set of files to the table; Allow applies them "
+            "again."
+        ),
     ] = DuplicatesPolicy.REFUSE
     consume: Annotated[
         ConsumePolicy,
         Doc(
-            "All reads every file. New reads those that no earlier commit of the same MergeSchedule took (of any job "
-            "with the same paths and table, without one); duplicates is not asked then."
+            "All reads every file. New reads files that no earlier commit of the same MergeSchedule took (without a "
+            "schedule: of any job with the same paths and table); duplicates has no effect then."
         ),
     ] = ConsumePolicy.ALL
     unknown_columns: Annotated[
         UnknownColumns | None,
         Doc(
-            "What becomes of source columns that the table does not have and nothing uses. Ignore (the default) leaves "
-            "them out and names them in the status with the number of rows that have a value there, Refuse fails the "
-            "job, Add adds them to a Managed table as optional columns, in the commit that brings their values."
+            "How the job treats source columns that the table does not have and the job does not use. Ignore (the "
+            "default) leaves them out and names them in the status with the number of rows that have a value in them, "
+            "Refuse fails the job, Add adds them to a Managed table as optional columns, in the same commit as their "
+            "values."
         ),
     ] = None
     settle_seconds: Annotated[
         int,
         Doc(
-            "Files that changed less than so many seconds ago may still be written: New leaves them to the next job, "
-            "All fails the attempt, and the next one looks again. 0 takes every file.",
+            "Files that changed less than this number of seconds ago may still be written: New leaves them to the "
+            "next job; All fails the attempt, and the next one checks again. 0 reads every file.",
             minimum=0,
             maximum=86_400,
         ),
@@ -314,19 +318,22 @@ class MergeSource(Source):
     ] = None
     allow_truncate: Annotated[
         bool | None,
-        Doc("Whether a truncate in a feed deletes all rows of the table; it fails the job when absent or false."),
+        Doc(
+            "Whether a truncate in a feed deletes all rows of the table; when absent or false, a truncate fails the "
+            "job."
+        ),
     ] = None
     time_precision: Annotated[
         TimePrecision | None,
         Doc(
-            "Unit of the numbers that stand for times and timestamps in messages of Debezium that carry no schema; "
-            "such numbers fail the job when absent."
+            "Unit of the numbers for times and timestamps in messages of Debezium without a schema; when absent, such "
+            "numbers fail the job."
         ),
     ] = None
     column_time_precisions: Annotated[
         tuple[TimeColumn, ...] | None,
         Doc(
-            "The same for single columns, where timePrecision is not their unit. In a column of type string, such "
+            "The same for single columns with another unit than timePrecision. In a column of type string, such "
             "numbers are times of day, and become text such as 10:00:00.500000.",
             min_items=1,
             max_items=limits.MAX_COLUMNS,
@@ -337,9 +344,9 @@ class MergeSource(Source):
     replica_identity: Annotated[
         tuple[str, ...] | None,
         Doc(
-            "Columns that the source table's replica identity logs of deleted rows; all keys must be among them. Name "
-            "them when a job refuses a delete whose key holds 0, an empty text or a default: Debezium writes these in "
-            "place of columns that are not logged.",
+            "Columns of the source table's replica identity, which the database logs for deleted rows; all keys must "
+            "be among them. Name them when a job refuses a delete whose key holds 0, an empty text or a default: "
+            "Debezium writes these instead of columns that are not logged.",
             min_items=1,
             max_items=limits.MAX_COLUMNS,
             item=name_text("One column of the source table."),
@@ -348,7 +355,7 @@ class MergeSource(Source):
     unavailable_value: Annotated[
         str | None,
         Doc(
-            "What Debezium writes in the place of a value that the database did not log, if its setting "
+            "The text that Debezium writes instead of a value that the database did not log, if its setting "
             "unavailable.value.placeholder is not the default: text, or hex: and octets. The table keeps its value.",
             min_length=1,
             max_length=256,
@@ -396,8 +403,8 @@ class MergeSource(Source):
     replay_from: Annotated[
         str | None,
         Doc(
-            "Path of a file, or what its path begins with: the first job that has this value merges all files from it "
-            "on once more, with those that are new, in the order of their paths (AWS DMS: of their names). For values "
+            "Path of a file, or a prefix of it: the first job that has this value merges this file and all later ones "
+            "once more, together with new files, in the order of their paths (AWS DMS: of their names). For values "
             "that earlier jobs left out. Needs consume: New.",
             min_length=1,
             max_length=limits.MAX_PATH,
@@ -406,8 +413,8 @@ class MergeSource(Source):
     equal_rows: Annotated[
         EqualRows | None,
         Doc(
-            "Refuse (the default) fails a job whose keys are all columns of the table: rows that are equal in a source "
-            "table without a primary key would become one. Collapse lets them."
+            "Refuse (the default) fails a job whose keys are all columns of the table, because equal rows of a source "
+            "table without a primary key would become one. Collapse allows this."
         ),
     ] = None
     only_rejected: Annotated[
@@ -434,10 +441,13 @@ class BadRecords:
 
     policy: Annotated[
         BadRecordPolicy,
-        Doc("Fail: apply nothing. Redirect: apply the others and write these to a reject file. Drop: leave them out."),
+        Doc(
+            "Fail: apply no row. Redirect: apply the other rows and write the bad ones to a reject file. Drop: leave "
+            "them out."
+        ),
     ] = BadRecordPolicy.FAIL
     max_count: Annotated[
-        int | None, Doc("Fail the job when more rows than this are left out; no bound when absent.", minimum=0)
+        int | None, Doc("Fail the job when more rows than this are left out; no limit when absent.", minimum=0)
     ] = None
 
 
@@ -449,7 +459,9 @@ class RunFields:
         bool,
         Doc("Start no run while true; a run in progress is stopped and started again later without a lost attempt."),
     ] = False
-    backoff_limit: Annotated[int, Doc("How many failed attempts are followed by another.", minimum=0, maximum=100)] = 3
+    backoff_limit: Annotated[
+        int, Doc("The number of failed attempts that are followed by another one.", minimum=0, maximum=100)
+    ] = 3
     active_deadline_seconds: Annotated[
         int | None,
         Doc(
@@ -461,8 +473,8 @@ class RunFields:
     ttl_seconds_after_finished: Annotated[
         int | None,
         Doc(
-            "Seconds after its end at which the resource is removed; kept for ever when absent. Do not set it on "
-            "resources that a GitOps tool applies: it would create the job again.",
+            "Seconds after its end at which the resource is removed; kept forever when absent. Do not set it on "
+            "resources that a GitOps tool applies: the tool would create the job again.",
             minimum=0,
             maximum=315_360_000,
         ),

@@ -112,7 +112,7 @@ class S3Place:
     prefix: Annotated[
         str,
         Doc(
-            "Folder in the bucket under which everything is; the whole bucket when empty.",
+            "Folder in the bucket that holds everything; the whole bucket when empty.",
             max_length=512,
             pattern=PREFIX,
             help="s3.prefix must be folders with '/' between them, of letters, digits, '_', '-', '=' and '.', and none "
@@ -145,7 +145,7 @@ class S3Place:
         LocalRef | None,
         Doc(
             f"Secret with the keys {ACCESS_KEY} and {SECRET_KEY}, and {SESSION_TOKEN} for credentials that have one. "
-            "Without it, credentials are found as Amazon's programs find them, such as by the role of the pods' "
+            "Without it, the default credential chain of AWS applies, such as the role of the pods' "
             "ServiceAccount."
         ),
     ] = None
@@ -198,7 +198,7 @@ class SourceLocation:
     name: Annotated[
         str,
         Doc(
-            "What source.location of jobs calls it.",
+            "The name by which source.location of jobs refers to it.",
             min_length=1,
             max_length=40,
             pattern=LOCATION_NAME,

@@ -136,7 +136,7 @@ class PartitionField:
         ),
     )
 
-    column: Annotated[str, name_text("Column that the field is made from.")]
+    column: Annotated[str, name_text("Source column of the partition field.")]
     transform: Annotated[Transform, Doc("How values become partitions.")] = Transform.IDENTITY
     width: Annotated[
         int | None, Doc("Number of buckets, or length to truncate to.", minimum=1, maximum=2_147_483_647)
@@ -247,12 +247,13 @@ class TableSpec:
         ),
     )
 
-    warehouse_ref: Annotated[LocalRef, Doc("The Warehouse that the table lives in. Never changes.")]
-    identifier: Annotated[Identifier, Doc("Where the table is in the catalog. Never changes.")]
+    warehouse_ref: Annotated[LocalRef, Doc("The Warehouse of the table. Never changes.")]
+    identifier: Annotated[Identifier, Doc("The table's name in the catalog. Never changes.")]
     columns: Annotated[
         tuple[Column, ...],
         Doc(
-            "Columns of a Managed table; new ones are added and safe widenings applied, other changes are refused.",
+            "Columns of a Managed table. New columns are added and safe type promotions applied; other changes are "
+            "refused.",
             max_items=limits.MAX_COLUMNS,
             list_key="name",
             item=Doc("One column."),
@@ -262,7 +263,7 @@ class TableSpec:
         bool,
         Doc(
             f"Accept columns of the type {limits.CLOSED_TYPE}. Spark 4.1 with Iceberg 1.12 cannot open a table that "
-            "has one, whichever columns a query names."
+            "has one, even if a query does not name it."
         ),
     ] = False
     primary_key: Annotated[
@@ -277,7 +278,7 @@ class TableSpec:
     partitioning: Annotated[
         tuple[PartitionField, ...],
         Doc(
-            "How rows are laid out in partitions; none when empty.",
+            "The partition spec; unpartitioned when empty.",
             max_items=limits.MAX_KEYS,
             item=Doc("One partition field."),
         ),
@@ -304,7 +305,7 @@ class TableSpec:
     ] = field(default_factory=dict)
     management: Annotated[
         Management,
-        Doc("Managed: Skipstone creates and evolves the table. Observed: its schema and existence belong to others."),
+        Doc("Managed: Skipstone creates and evolves the table. Observed: another owner does."),
     ] = Management.MANAGED
     reclaim_policy: Annotated[
         ReclaimPolicy,
@@ -313,15 +314,18 @@ class TableSpec:
     refresh_interval_seconds: Annotated[
         int | None,
         Doc(
-            "Seconds after which the table is looked at again when nothing was heard of it; 0 is never. 0 for Managed "
-            "and 300 for Observed when absent.",
+            "Seconds without a report after which an observe run reads the table again; 0 is never. When absent, 0 "
+            "for Managed and 300 for Observed.",
             minimum=0,
             maximum=31_536_000,
         ),
     ] = None
     maintenance: Annotated[
         MaintenanceSpec | None,
-        Doc("What is compacted, what expires and what is removed, and when; nothing when absent."),
+        Doc(
+            "Maintenance of the table: compaction, expiry of snapshots, orphan files, and its time window; none when "
+            "absent."
+        ),
     ] = None
 
 
@@ -343,14 +347,14 @@ class PropertiesSeen:
     ignored: Annotated[
         tuple[str, ...],
         Doc(
-            "The first of those that are ignored, by name.",
+            "The first ignored properties, by name.",
             max_items=MAX_LISTED_PROPERTIES,
             item=Doc("Name of a table property.", max_length=MAX_PROPERTY_NAME),
         ),
     ] = ()
-    ignored_total: Annotated[int, Doc("How many are ignored.", minimum=0)] = 0
+    ignored_total: Annotated[int, Doc("The number of ignored properties.", minimum=0)] = 0
     refused: Annotated[
-        str, Doc("Why loads or merges refuse the value of one; empty when they refuse none.", max_length=1024)
+        str, Doc("Why loads or merges refuse the value of a property; empty when they refuse none.", max_length=1024)
     ] = ""
 
 
@@ -359,7 +363,7 @@ class IndexTally:
     """How many indexes the table has."""
 
     total: Annotated[int, Doc("SecondaryIndexes that name the table.", minimum=0)] = 0
-    in_sync: Annotated[int, Doc("Those that cover every live segment.", minimum=0)] = 0
+    in_sync: Annotated[int, Doc("Indexes that cover every live segment.", minimum=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,12 +394,12 @@ class TableStatus:
     table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
     location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""
     namespace_id: Annotated[
-        str, Doc("Random mark on the catalog's namespace, by which a later run knows the catalog.", max_length=64)
+        str, Doc("Random mark on the catalog's namespace, by which later runs recognize the catalog.", max_length=64)
     ] = ""
     format_version: Annotated[int, Doc("Format version of the Iceberg table; 0 when not known.", minimum=0)] = 0
     owned: Annotated[
         bool | None,
-        Doc("Whether this resource created the table, so that it may purge it; absent until a run has said."),
+        Doc("Whether this resource created the table and may purge it; absent until a run has reported it."),
     ] = None
     field_ids: Annotated[
         Mapping[str, int],
@@ -409,17 +413,17 @@ class TableStatus:
             item=Doc("Type name.", max_length=4096),
         ),
     ] = field(default_factory=dict)
-    problem: Annotated[str, Doc("What a run found wrong with the table; empty when nothing.", max_length=128)] = ""
+    problem: Annotated[str, Doc("The problem that a run found with the table; empty when none.", max_length=128)] = ""
     problem_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
     snapshot_id: Annotated[str, Doc("Current snapshot, as text since JSON numbers lose digits.", max_length=32)] = ""
     sequence_number: Annotated[int, Doc("Sequence number of the current snapshot.", minimum=0)] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the table's head.")] = None
     untold_time: Annotated[
         str | None,
-        time_text("When a job ended of whose commit the status does not tell yet; absent when there is none."),
+        time_text("When a job ended whose commit is not in the status yet; absent when there is none."),
     ] = None
-    metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the table the status tells of.")] = None
-    rows: Annotated[int, Doc("Rows in live data files, without those that position deletes take.", minimum=0)] = 0
+    metadata: Annotated[SeenMetadata | None, Doc("The metadata of the table that the status describes.")] = None
+    rows: Annotated[int, Doc("Rows in live data files, without those that position deletes remove.", minimum=0)] = 0
     files: Annotated[int, Doc("Live data files.", minimum=0)] = 0
     bytes: Annotated[int, Doc("Bytes of live data files.", minimum=0)] = 0
     segments: Annotated[Segments, Doc("Segments by status.")] = Segments()
@@ -429,46 +433,54 @@ class TableStatus:
     caveats: Annotated[
         tuple[str, ...],
         Doc(
-            "What other engines cannot do with the table, and the way out.",
+            "Limits of other engines with the table, and the way out.",
             max_items=MAX_CAVEATS,
             item=Doc("One of them.", max_length=1024),
         ),
     ] = ()
     indexes: Annotated[IndexTally, Doc("Indexes of the table.")] = IndexTally()
-    indexes_in_sync: Annotated[str, Doc("Indexes in sync of all, such as 2/3.", max_length=32)] = ""
-    writer: Annotated[Writer | None, Doc("Who may write the table now; nobody when absent.")] = None
+    indexes_in_sync: Annotated[str, Doc("Indexes in sync and all indexes, such as 2/3.", max_length=32)] = ""
+    writer: Annotated[Writer | None, Doc("The resource whose run may write the table now; none when absent.")] = None
     current_run: Annotated[CurrentRun | None, Doc("The table change or drop in progress.")] = None
     last_run: Annotated[LastRun | None, Doc("The table change that ended last.")] = None
     applied_generation: Annotated[int, Doc("The generation whose spec is in the table.", minimum=0)] = 0
     applied_hash: Annotated[str, Doc("Hash over the inputs of the last applied change.", max_length=64)] = ""
     failed_attempts: Annotated[int, Doc("Failed attempts in a row.", minimum=0)] = 0
     failed_inputs_hash: Annotated[
-        str, Doc("Inputs that failed for good; tried again when they change.", max_length=64)
+        str, Doc("Inputs that failed permanently; retried when they change.", max_length=64)
     ] = ""
-    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
+    retry_time: Annotated[str | None, time_text("The earliest time of the next attempt.")] = None
     health: Annotated[
-        Health | None, Doc("How the table is by spec.maintenance; absent without it, and until a run has told.")
+        Health | None,
+        Doc("The health of the table by spec.maintenance; absent without it, and until a run has reported it."),
     ] = None
     last_maintenance: Annotated[
         tuple[StepResult, ...],
-        Doc("The steps of maintenance by when they were last tried.", max_items=16, list_key="step", item=Doc("One.")),
+        Doc(
+            "The steps of maintenance, in the order of their last attempts.",
+            max_items=16,
+            list_key="step",
+            item=Doc("One."),
+        ),
     ] = ()
     maintain_run: Annotated[CurrentRun | None, Doc("The maintain run in progress.")] = None
     maintain_steps: Annotated[
-        tuple[MaintenanceStep, ...], Doc("The steps that it was asked for.", max_items=16, item=Doc("One step."))
+        tuple[MaintenanceStep, ...], Doc("The requested steps.", max_items=16, item=Doc("One step."))
     ] = ()
     maintain_request: Annotated[
         str,
-        Doc("Value of the annotation skipstone.dev/maintain that it answers; empty when nobody asked.", max_length=256),
+        Doc(
+            "Value of the annotation skipstone.dev/maintain that requested it; empty without a request.", max_length=256
+        ),
     ] = ""
     last_maintain_run: Annotated[LastRun | None, Doc("The maintain run that ended last.")] = None
     failed_maintains: Annotated[
-        int, Doc("Maintain runs in a row that failed, or left undone all that was due.", minimum=0)
+        int, Doc("Maintain runs in a row that failed, or completed no due step.", minimum=0)
     ] = 0
     maintains_given_way: Annotated[
-        int, Doc("Maintain runs in a row that gave way to a job before they did anything.", minimum=0)
+        int, Doc("Maintain runs in a row that gave way to a job before their first commit.", minimum=0)
     ] = 0
-    maintain_retry_time: Annotated[str | None, time_text("Not before this the next maintain run starts.")] = None
+    maintain_retry_time: Annotated[str | None, time_text("The earliest time of the next maintain run.")] = None
     observed_maintain: Annotated[
         str, Doc("Value of the annotation skipstone.dev/maintain last acted upon, shortened.", max_length=256)
     ] = ""

@@ -155,8 +155,8 @@ class Catalog:
     allow_plaintext_credentials: Annotated[
         bool,
         Doc(
-            "Whether a Rest catalog may get the keys SKIPSTONE_CATALOG_* of credentialsSecretRef over http://, where "
-            "everybody on the way can read them."
+            "Whether runs may send the keys SKIPSTONE_CATALOG_* of credentialsSecretRef to a Rest catalog over "
+            "http://, where others on the network can read them."
         ),
     ] = False
 
@@ -248,15 +248,15 @@ class SparkSettings:
     small_work: Annotated[
         SmallWork,
         Doc(
-            "Where loads, merges and index builds run that take less time than starting Spark: Driver does them in the "
-            "driver's own process, without a JVM and executors; Spark gives them to Spark like all others."
+            "Where loads, merges and index builds run that take less time than starting Spark. Driver: in the "
+            "driver's own process, without a JVM and executors. Spark: in Spark, like all others."
         ),
     ] = SmallWork.DRIVER
     event_log: Annotated[
         EventLog | None,
         Doc(
-            "Keeps the log of Spark's events of each run that starts Spark, in .skipstone/spark-events of the "
-            "Warehouse's storage, where a history server can read it. No log when absent."
+            "Stores the Spark event log of each run that starts Spark in .skipstone/spark-events of the Warehouse's "
+            "storage, where a history server can read it. No log when absent."
         ),
     ] = None
     conf: Annotated[
@@ -281,8 +281,8 @@ class SparkSettings:
     pod_template: Annotated[
         Mapping[str, Any],
         Doc(
-            "A pod template that is laid under driver and executor pods: labels, annotations, node selection, "
-            "tolerations, affinity, scratch volumes, resources. No other account, host path, Secret or privilege.",
+            "A pod template for driver and executor pods: labels, annotations, node selection, tolerations, affinity, "
+            "scratch volumes, resources. Another ServiceAccount, host paths, Secrets and privileges are refused.",
             schema=POD_TEMPLATE_SCHEMA,
         ),
     ] = field(default_factory=dict)
@@ -344,11 +344,11 @@ class WarehouseSpec:
     )
 
     catalog: Annotated[Catalog, Doc("The Iceberg catalog.")]
-    storage: Annotated[Storage, Doc("The storage that the tables of this Warehouse live on: a volume or a bucket.")]
+    storage: Annotated[Storage, Doc("The storage of the tables of this Warehouse: a volume or a bucket.")]
     source_locations: Annotated[
         tuple[SourceLocation, ...],
         Doc(
-            "Where jobs may read sources besides the Warehouse itself.",
+            "Places from which jobs may read sources, besides the Warehouse itself.",
             max_items=MAX_LOCATIONS,
             list_key="name",
             item=Doc("One location."),
@@ -356,7 +356,10 @@ class WarehouseSpec:
     ] = ()
     ca_bundle_ref: Annotated[
         AuthorityRef | None,
-        Doc("Authorities that runs trust besides the usual ones, for buckets and Rest catalogs with private ones."),
+        Doc(
+            "Certificate authorities that runs trust besides the usual ones, for buckets and Rest catalogs with "
+            "private certificates."
+        ),
     ] = None
     credentials_secret_ref: Annotated[
         SecretKeysRef | None,
@@ -364,13 +367,13 @@ class WarehouseSpec:
     ] = None
     spark: Annotated[SparkSettings, Doc("How Spark runs.")] = SparkSettings()
     max_concurrent_runs: Annotated[
-        int, Doc("How many runs of this Warehouse may run at once.", minimum=1, maximum=1000)
+        int, Doc("The maximum number of concurrent runs of this Warehouse.", minimum=1, maximum=1000)
     ] = 2
     index_namespace: Annotated[
         str | None,
         Doc(
-            "Catalog namespace for index tables of tables in namespaces that we may not write to; the table's own "
-            "namespace when absent.",
+            "Catalog namespace for index tables, if runs may not create tables in the namespaces of the tables; the "
+            "table's own namespace when absent.",
             min_length=1,
             max_length=128,
             pattern=limits.NAMESPACE,
@@ -413,6 +416,6 @@ class WarehouseStatus:
     last_observe_run: Annotated[LastRun | None, Doc("The observe run that ended last.")] = None
     failed_attempts: Annotated[int, Doc("Failed check runs in a row.", minimum=0)] = 0
     failed_observes: Annotated[int, Doc("Failed observe runs in a row.", minimum=0)] = 0
-    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
-    observe_retry_time: Annotated[str | None, time_text("Not before this the next observe run starts.")] = None
+    retry_time: Annotated[str | None, time_text("The earliest time of the next attempt.")] = None
+    observe_retry_time: Annotated[str | None, time_text("The earliest time of the next observe run.")] = None
     planning: Annotated[PlanningStatus | None, Doc("The planning server; absent without one.")] = None

@@ -49,7 +49,10 @@ class Compaction:
 
     policy: Annotated[
         CompactionMode,
-        Doc("Auto: small files, files with many deleted rows and manifests are rewritten when they are due. Off: not."),
+        Doc(
+            "Auto: small files, files with many deleted rows and manifests are rewritten when they are due. Off: they "
+            "are not."
+        ),
     ] = CompactionMode.AUTO
     target_file_size: Annotated[
         str,
@@ -63,7 +66,7 @@ class Compaction:
     min_input_files: Annotated[
         int,
         Doc(
-            "So many small files of one partition are rewritten together; fewer wait.",
+            "The minimum number of small files of one partition that are rewritten together.",
             minimum=2,
             maximum=MAX_INPUT_FILES,
         ),
@@ -71,7 +74,7 @@ class Compaction:
     delete_ratio: Annotated[
         str,
         Doc(
-            "A file is rewritten when this part of its rows is deleted, as text such as 0.1; 0: never for that.",
+            "A file is rewritten when this fraction of its rows is deleted, as text such as 0.1; 0 disables this.",
             max_length=32,
             pattern=RATIO,
             help=f"compaction.deleteRatio {RATIO_HELP}",
@@ -97,7 +100,7 @@ class Snapshots:
         str,
         Doc(
             "Snapshots that were replaced longer ago than this expire, and files that only they name are deleted: "
-            "readers of a snapshot have this long. Such as 90m, 12h or 5d.",
+            "readers of a snapshot have this much time. Such as 90m, 12h or 5d.",
             max_length=32,
             pattern=MINUTE_OR_LONGER,
             help="snapshots.maxAge must be a time from 1m to 9999d, since readers of a snapshot that expires lose its "
@@ -105,7 +108,7 @@ class Snapshots:
         ),
     ]
     min_to_keep: Annotated[
-        int, Doc("So many of the newest snapshots are kept however old they are.", minimum=1, maximum=MAX_KEPT)
+        int, Doc("The number of newest snapshots that are kept at any age.", minimum=1, maximum=MAX_KEPT)
     ] = 1
 
 
@@ -116,14 +119,14 @@ class OrphanFiles:
     policy: Annotated[
         OrphanFilesMode,
         Doc(
-            "Report: count them. Delete: delete those that an earlier run has listed already. Off: do not look for "
+            "Report: count them. Delete: delete those that an earlier run has already listed. Off: do not search for "
             "them."
         ),
     ] = OrphanFilesMode.REPORT
     older_than: Annotated[
         str,
         Doc(
-            "Age from which a file counts as left behind, such as 72h.",
+            "Age from which a file counts as an orphan, such as 72h.",
             max_length=32,
             pattern=DAY_OR_LONGER,
             help="orphanFiles.olderThan must be a time from 24h to 9999d, since a younger file may belong to a writer "
@@ -171,9 +174,9 @@ class Window:
 class MaintenanceSpec:
     """What is done so that the table stays as fast and as small as on its first day."""
 
-    compaction: Annotated[Compaction | None, Doc("Which data files are written again; none when absent.")] = None
+    compaction: Annotated[Compaction | None, Doc("Which data files are rewritten; none when absent.")] = None
     snapshots: Annotated[Snapshots | None, Doc("Which snapshots expire; none when absent.")] = None
     orphan_files: Annotated[
-        OrphanFiles | None, Doc("What happens to files that no metadata names; nothing when absent.")
+        OrphanFiles | None, Doc("The search for files that no metadata names; none when absent.")
     ] = None
     window: Annotated[Window | None, Doc("When maintain runs may start and run; at any time when absent.")] = None

@@ -23,11 +23,11 @@ class Health:
     due_files: Annotated[int, Doc("Data files that compaction would rewrite now.", minimum=0)] = 0
     due_bytes: Annotated[int, Doc("Bytes of these files.", minimum=0)] = 0
     delete_files: Annotated[int, Doc("Delete files and deletion vectors.", minimum=0)] = 0
-    deleted_rows: Annotated[int, Doc("Rows that live delete files take from data files.", minimum=0)] = 0
+    deleted_rows: Annotated[int, Doc("Rows that live delete files remove from data files.", minimum=0)] = 0
     snapshots: Annotated[int, Doc("Snapshots that the table retains.", minimum=0)] = 0
     expirable_snapshots: Annotated[int, Doc("Snapshots that may expire now.", minimum=0)] = 0
-    oldest_snapshot_time: Annotated[str | None, time_text("When the oldest of them was made.")] = None
-    next_expiry_time: Annotated[str | None, time_text("From when the next snapshot may expire.")] = None
+    oldest_snapshot_time: Annotated[str | None, time_text("When the oldest of them was created.")] = None
+    next_expiry_time: Annotated[str | None, time_text("The earliest time of the next expiry.")] = None
     manifests: Annotated[int, Doc("Manifests of the current snapshot.", minimum=0)] = 0
     due_manifests: Annotated[int, Doc("Manifests that would be merged now.", minimum=0)] = 0
     manifests_without_bounds: Annotated[
@@ -53,10 +53,10 @@ class StepResult:
     step: Annotated[MaintenanceStep, Doc("The step.")]
     time: Annotated[str, time_text("When its run ended.")]
     run: Annotated[str, name_text("Name of the run.", max_length=63)]
-    done: Annotated[bool, Doc("Whether nothing of it was left to do.")] = False
-    reason: Annotated[str, Doc("How it ended, in one word of the reasons reference.", max_length=128)] = ""
+    done: Annotated[bool, Doc("Whether the step was completed.")] = False
+    reason: Annotated[str, Doc("Its result, one word of the reasons reference.", max_length=128)] = ""
     message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
     counts: Annotated[
         Mapping[str, int],
-        Doc("Numbers that the run reported of it, by name.", max_properties=32, item=Doc("One number.")),
+        Doc("Numbers that the run reported for it, by name.", max_properties=32, item=Doc("One number.")),
     ] = field(default_factory=dict)

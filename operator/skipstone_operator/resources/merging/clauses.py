@@ -99,8 +99,8 @@ class MatchedClause:
     columns: Annotated[
         UpdatedColumns,
         Doc(
-            "All gives null to columns that a record or file of the source does not have, Present leaves them as they "
-            "are; the changes of one key are then applied one after the other, by sequenceBy."
+            "All sets columns that a record or file of the source does not have to null, Present keeps their values; "
+            "the changes of one key are then applied one after the other, by sequenceBy."
         ),
     ] = UpdatedColumns.ALL
 
@@ -153,12 +153,12 @@ class Pruning:
 
     strategy: Annotated[
         PruningStrategy,
-        Doc("Auto takes every stage that pays, MinMax asks no filters and no index, None reads every file."),
+        Doc("Auto runs every stage that pays off, MinMax uses no bloom filters and no index, None reads every file."),
     ] = PruningStrategy.AUTO
     disabled_stages: Annotated[
         tuple[PruneStage, ...],
         Doc(
-            "Stages of the funnel that are left out whatever the strategy says; the result is the same.",
+            "Stages of the funnel that are left out with any strategy; the result is the same.",
             max_items=len(PruneStage),
             item=Doc("One stage."),
         ),

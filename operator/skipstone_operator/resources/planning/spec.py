@@ -37,7 +37,7 @@ def _cpu(text: str) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerRequests:
-    """What a node keeps free for a replica."""
+    "The resources that a node reserves for a replica."
 
     cpu: Annotated[
         str,
@@ -58,7 +58,7 @@ class ServerRequests:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits:
-    """What a replica may use at most."""
+    "The maximum that a replica may use."
 
     cpu: Annotated[
         str | None,
@@ -102,8 +102,8 @@ class ServerResources:
         ),
     )
 
-    requests: Annotated[ServerRequests, Doc("What a node keeps free for a replica.")] = ServerRequests()
-    limits: Annotated[ServerLimits, Doc("What a replica may use at most.")] = ServerLimits()
+    requests: Annotated[ServerRequests, Doc("The resources that a node reserves for a replica.")] = ServerRequests()
+    limits: Annotated[ServerLimits, Doc("The maximum that a replica may use.")] = ServerLimits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +139,16 @@ class PlanningSpec:
     mode: Annotated[
         PlanningMode,
         Doc(
-            "Which clients have the server plan. OptIn: those that set scan-planning-mode to server. Default: all "
+            "The clients for which the server plans. OptIn: those that set scan-planning-mode to server. Default: all "
             "that do not set it to client."
         ),
     ] = PlanningMode.OPT_IN
     verify: Annotated[
         PlanningVerify,
-        Doc("Sample: some files that a share of plans left out are read, and a row that was missed is alerted."),
+        Doc(
+            "Sample: for a share of plans, the server reads some of the files that were excluded, and an alert "
+            "reports a missed row."
+        ),
     ] = PlanningVerify.OFF
     tokens_secret_ref: Annotated[
         TokensRef | None,
@@ -154,24 +157,25 @@ class PlanningSpec:
     allow_plaintext_tokens: Annotated[
         bool,
         Doc(
-            "Whether tokens of callers may go to a Rest catalog over http://, where everybody on the way can read them."
+            "Whether the server may send tokens of callers to a Rest catalog over http://, where others on the "
+            "network can read them."
         ),
     ] = False
     upstream_timeout_seconds: Annotated[
-        int, Doc("Seconds that a Rest catalog gets to answer a request.", minimum=1, maximum=600)
+        int, Doc("Timeout of requests to a Rest catalog, in seconds.", minimum=1, maximum=600)
     ] = 30
     service_account_name: Annotated[
         str | None,
         object_name(
-            "ServiceAccount of the server's pods, such as one with a role of the cloud; one of its own without rights "
-            "when absent. Its token is not mounted.",
+            "ServiceAccount of the server's pods, such as one with a cloud role; when absent, one of its own without "
+            "rights. Its token is not mounted.",
             "planning.serviceAccountName",
         ),
     ] = None
     allow_from: Annotated[
         tuple[Mapping[str, Any], ...] | None,
         Doc(
-            "Who may connect to the server, for plans and for metrics, as peers of a NetworkPolicy; everybody when "
+            "Clients that may connect to the server, for plans and for metrics, as peers of a NetworkPolicy; all when "
             "absent. The network of the cluster must enforce policies.",
             min_items=1,
             max_items=MAX_PEERS,
@@ -245,7 +249,7 @@ PLANNING_RULES = (
         rule="!has(self.planning) || self.catalog.type != 'Rest' || (has(self.planning.allowPlaintextTokens) && "
         "self.planning.allowPlaintextTokens) || !has(self.catalog.uri) || !self.catalog.uri.startsWith('http:')",
         message="planning would send tokens of callers to catalog.uri without encryption: use https://, or set "
-        "planning.allowPlaintextTokens where nobody else is on the network",
+        "planning.allowPlaintextTokens on a trusted network",
         field_path=".planning",
     ),
 )

@@ -21,5 +21,5 @@ class PlanningStatus:
     replicas: Annotated[int, Doc("Replicas that are wanted.", minimum=0)] = 0
     ready_replicas: Annotated[int, Doc("Replicas that are ready.", minimum=0)] = 0
     retry_time: Annotated[
-        str | None, time_text("Not before this an object that the API server refused is tried again.")
+        str | None, time_text("The earliest time of the next attempt to write an object that the API server refused.")
     ] = None

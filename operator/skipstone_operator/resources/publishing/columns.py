@@ -64,7 +64,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
     ),
     "Table": (
         READY,
-        _count("Rows", ".status.rows", "Rows in live data files, without those that position deletes take."),
+        _count("Rows", ".status.rows", "Rows in live data files, without those that position deletes remove."),
         _count("Files", ".status.files", "Live data files."),
         _count("Segments", ".status.segments.total", "Live segments."),
         _string("Indexes", ".status.indexesInSync", "Indexes in sync of all."),

@@ -48,7 +48,7 @@ CLOSED_WAY_OUT = (
 def _plain_name(text: str) -> str | None:
     """A name of a region or of a service as signatures have it."""
     fits = re.fullmatch("[a-z0-9-]+", text)
-    return None if fits else f"{shown(text)} is no such name: write lower-case letters, digits and '-'"
+    return None if fits else f"{shown(text)} is not a valid name: write lower-case letters, digits and '-'"
 
 
 #: In CEL, whether requests to a catalog are signed; takes the path of the catalog, with a dot at its end.

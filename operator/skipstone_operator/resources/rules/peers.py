@@ -34,7 +34,7 @@ def _list(description: str, items: Mapping[str, Any]) -> dict[str, Any]:
 def _selector(description: str) -> dict[str, Any]:
     operator = {
         "type": "string",
-        "description": "How the label's value and the values relate.",
+        "description": "The relation of the label's value to the values.",
         "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
     }
     values = _list("Values of In and NotIn.", _text("Value of the label.", 63))
@@ -86,7 +86,7 @@ def peer(field_name: str) -> Doc:
             Rule(
                 holds=lambda given: any(name in given for name in (*_SELECTORS, _BLOCK)),
                 rule="has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
-                message=f"{field_name} has an entry that names nobody: give it a podSelector, a namespaceSelector or "
+                message=f"{field_name} has an entry without a peer: give it a podSelector, a namespaceSelector or "
                 "an ipBlock",
             ),
             Rule(

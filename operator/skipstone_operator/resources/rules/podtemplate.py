@@ -11,8 +11,8 @@ _REFUSED: dict[str, tuple[str, str]] = {
     "hostNetwork": ("boolean", "Must be absent or false: pods of runs never use the node's network."),
     "hostPID": ("boolean", "Must be absent or false: pods of runs never see the node's processes."),
     "hostIPC": ("boolean", "Must be absent or false: pods of runs never share the node's memory."),
-    "serviceAccountName": ("string", "Must be absent: spec.spark.serviceAccountName names the account."),
-    "serviceAccount": ("string", "Must be absent: spec.spark.serviceAccountName names the account."),
+    "serviceAccountName": ("string", "Must be absent: spec.spark.serviceAccountName names the ServiceAccount."),
+    "serviceAccount": ("string", "Must be absent: spec.spark.serviceAccountName names the ServiceAccount."),
     "nodeName": ("string", "Must be absent: use nodeSelector or affinity."),
     "securityContext": ("object", "Must be absent: pods of runs are always restricted."),
     "initContainers": ("array", "Must be absent: a run has one container."),
@@ -53,7 +53,7 @@ def _volumes() -> dict[str, Any]:
     refused = " || ".join(f"has(v.{name})" for name in _REFUSED_VOLUMES)
     return {
         "type": "array",
-        "description": "Scratch volumes given another size or kind.",
+        "description": "Scratch volumes with another size or type.",
         "maxItems": 64,
         "items": {
             "type": "object",
@@ -81,7 +81,7 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
             **_OPEN,
             "properties": {
                 **{name: _field(kind, text) for name, (kind, text) in _REFUSED.items()},
-                "priorityClassName": _field("string", "A priority class; none of the cluster's own."),
+                "priorityClassName": _field("string", "A priority class, but not a system class of the cluster."),
                 "volumes": _volumes(),
             },
             "x-kubernetes-validations": [

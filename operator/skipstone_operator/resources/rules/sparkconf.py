@@ -40,7 +40,7 @@ def size(least: int = 1, *, unit: str = "b", also: tuple[str, ...] = ()) -> Chec
         read = None if text.lower().endswith("i") else parse_bytes(text, unit)
         if text in also or (read is not None and least <= read <= MOST_BYTES):
             return None
-        return f"{shown(text)} is no size from {least} bytes to 16t: write for example 512m"
+        return f"{shown(text)} is not a size from {least} bytes to 16t: write for example 512m"
 
     return check
 
@@ -49,7 +49,7 @@ def memory(text: str) -> str | None:
     """An amount of memory that Skipstone computes with; a bare number counts MiB."""
     read = parse_bytes(text, "m")
     fits = read is not None and 0 < read <= MOST_BYTES
-    return None if fits else f"{shown(text)} is no amount of memory up to 16t: write for example 2g"
+    return None if fits else f"{shown(text)} is not an amount of memory up to 16t: write for example 2g"
 
 
 def seconds(text: str, unit: str) -> float | None:
@@ -65,7 +65,7 @@ def span(unit: str) -> Check:
     def check(text: str) -> str | None:
         read = seconds(text, unit)
         fits = read is not None and 1e-3 <= read <= MOST_SECONDS
-        return None if fits else f"{shown(text)} is no time from 1ms to 7d: write for example 30s"
+        return None if fits else f"{shown(text)} is not a time from 1ms to 7d: write for example 30s"
 
     return check
 
@@ -75,7 +75,7 @@ def number(low: float, high: float) -> Check:
 
     def check(text: str) -> str | None:
         fits = _NUMBER.fullmatch(text) is not None and low <= float(text) <= high
-        return None if fits else f"{shown(text)} is no number from {low:g} to {high:g}: write for example 0.5"
+        return None if fits else f"{shown(text)} is not a number from {low:g} to {high:g}: write for example 0.5"
 
     return check
 
@@ -92,7 +92,7 @@ def cores(text: str) -> str | None:
     """An amount of CPU, as Kubernetes reads it."""
     read = parse_cores(text)
     fits = read is not None and 0 < read <= MOST_CORES
-    return None if fits else f"{shown(text)} is no number of cores up to {MOST_CORES:g}: write for example 2 or 500m"
+    return None if fits else f"{shown(text)} is not a number of cores up to {MOST_CORES:g}: write for example 2 or 500m"
 
 
 _BOOLEAN = one_of("true", "false")
