@@ -14,6 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
+from skipstone.sources.plain import PlainLimits
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.badrecords import BadRecordPolicy
@@ -200,6 +201,19 @@ def test_no_column_is_added_by_whose_name_the_table_could_not_be_read(bed: Bed, 
     ):
         load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.ADD)
     assert load(bed, SourceFormat.PARQUET, rows).unused_columns == (UnusedColumn(name=name, rows=1),)
+
+
+@pytest.mark.parametrize("kind", [SourceFormat.JSON, SourceFormat.PARQUET])
+def test_columns_of_names_of_ours_are_left_out_and_feed_none(bed: Bed, kind: SourceFormat) -> None:
+    """Also in Spark, whose frames have columns of such names beside those of the files."""
+    names = ["_skipstone_error", "_skipstone_fault", "_skipstone_value_0", "_skipstone__value_0"]
+    bed.put("in/a", WRITERS[kind]([{"id": 1, "name": None, **dict.fromkeys(names, "x")}]))
+    report = bed.load(source(kind, "in"), limits=PlainLimits(0, 0))
+    assert {*report.unused_columns} == {UnusedColumn(name=name, rows=1) for name in names}
+    assert bed.rows() == [{"id": 1, "name": None}]
+    mapping = (ColumnMapping(column="name", from_=names[0]),)
+    with pytest.raises(BadSpec, match=r"mapping: column '_skipstone_error' has a name that Skipstone keeps"):
+        bed.load(source(kind, "in", mapping=mapping, duplicates=DuplicatesPolicy.ALLOW))
 
 
 def test_a_table_with_a_column_of_a_name_of_ours_is_refused_in_a_sentence(bed: Bed) -> None:

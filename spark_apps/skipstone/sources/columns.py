@@ -87,6 +87,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     if source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
     refuse_own_names((column.name for column in found), "spec.tableRef")
+    refuse_own_names((column.source for column in found), "spec.source.mapping")
     return (*found, *_added(source, schema, groups))
 
 

@@ -14,6 +14,7 @@ from datetime import MAXYEAR, MINYEAR
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from skipstone_core.columntypes import OWN_PREFIX
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
@@ -36,7 +37,6 @@ ABSENT_COLUMN = "_skipstone_lacks"
 MAX_RECORD_CHARACTERS = 1 << 20
 #: Between texts that become one literal.
 _SEPARATOR = "\0"
-_FAULT = "_skipstone_fault"
 _CORRUPT_FAULT = -1
 
 
@@ -57,6 +57,34 @@ class _Typed:
         """The column as sentences name it."""
         renamed = self.column.name != self.column.source
         return f"column '{self.column.source}'" + (f" (for '{self.column.name}')" if renamed else "")
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Names of columns that are made on the way. ``mark``: what no column of the source begins with."""
+
+    mark: str
+
+    @staticmethod
+    def beside(group: RawGroup) -> _Made:
+        """Of a frame that has the columns of ``group``, used or not."""
+        mark, taken = OWN_PREFIX, [unquoted(column.ref) for column in group.columns.values()]
+        while any(name.startswith(mark) for name in taken):
+            mark += "_"
+        return _Made(mark)
+
+    def value(self, position: int) -> str:
+        """A column of the frame, by its position."""
+        return f"{self.mark}value_{position}"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with a row, as a number."""
+        return f"{self.mark}fault"
+
+    def carried(self, name: str) -> str:
+        """A column that is renamed to ``name``, which is one of ours, once the columns of the source are gone."""
+        return f"{self.mark}carried_{name}"
 
 
 @dataclass(frozen=True)
@@ -83,21 +111,23 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextForms, 
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
-    frame = _with_null_text(group, rules)
+    frame, made = _with_null_text(group, rules), _Made.beside(group)
     typed = [_typed(group, column, rules) for column in columns]
-    values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
-    judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed)} as {_FAULT}"))
-    named = judged.select(
-        "*",
-        _sentence(group, typed).alias(ERROR_COLUMN),
-        _of_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN, told),
-        _of_rows(file_below(root), FILE_COLUMN, told),
-    )
-    data = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
-    made = {ABSENT_COLUMN: _absent(group, columns) if told.absent else "",
-            UNUSED_COLUMN: counted_text(null_conditions(group, told.counted))}  # fmt: skip
-    rest = (f"{made[name]} as {name}" for name in told.names)
-    return named.selectExpr(*data, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *rest)
+    values = [one.value.alias(made.value(i)) for i, one in enumerate(typed)]
+    judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed, made)} as {made.fault}"))
+    record = F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS)
+    held = {
+        ERROR_COLUMN: _sentence(group, typed, F.col(made.fault)),
+        RECORD_COLUMN: _of_rows(record, made, told),
+        FILE_COLUMN: _of_rows(file_below(root), made, told),
+    }
+    named = judged.select("*", *(column.alias(made.carried(name)) for name, column in held.items()))
+    data = (f"{made.value(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
+    ours = (f"{made.carried(name)} as {name}" for name in held)
+    extra = {ABSENT_COLUMN: _absent(group, columns) if told.absent else "",
+             UNUSED_COLUMN: counted_text(null_conditions(group, told.counted))}  # fmt: skip
+    rest = (f"{extra[name]} as {name}" for name in told.names)
+    return named.selectExpr(*data, *ours, *rest)
 
 
 def empty_columns(told: Told) -> list[Column]:
@@ -115,10 +145,6 @@ def _absent(group: RawGroup, columns: Sequence[SourceColumn]) -> str:
         for one in columns
     ]  # fmt: skip
     return f"concat({', '.join(told)})"
-
-
-def _held(position: int) -> str:
-    return f"_skipstone_value_{position}"
 
 
 def _with_null_text(group: RawGroup, rules: TextForms) -> DataFrame:
@@ -173,19 +199,18 @@ def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, r
     return replace(found, value=F.when(F.year(found.value).between(MINYEAR, MAXYEAR), found.value))
 
 
-def _fault(typed: Sequence[_Typed]) -> str:
+def _fault(typed: Sequence[_Typed], made: _Made) -> str:
     """The row's first fault as a number: a column's position for a misfit, that plus their count for a null."""
     faults = [f"when {CORRUPT} is not null then {_CORRUPT_FAULT}"]
     for position, one in enumerate(typed):
         if one.ref is not None:
-            faults.append(f"when {one.ref} is not null and {_held(position)} is null then {position}")
+            faults.append(f"when {one.ref} is not null and {made.value(position)} is null then {position}")
             if one.column.required:
                 faults.append(f"when {one.ref} is null then {len(typed) + position}")
     return f"case {' '.join(faults)} end"
 
 
-def _sentence(group: RawGroup, typed: Sequence[_Typed]) -> Column:
-    fault = F.col(_FAULT)
+def _sentence(group: RawGroup, typed: Sequence[_Typed], fault: Column) -> Column:
     corrupt = F.when(fault == _CORRUPT_FAULT, F.lit(group.corrupt))
     if not typed:
         return corrupt
@@ -201,8 +226,8 @@ def _chosen(texts: Sequence[str], position: Column) -> Column:
     return F.element_at(F.split(F.lit(joined), _SEPARATOR), position + 1)
 
 
-def _of_rows(column: Column, name: str, told: Told) -> Column:
-    return (column if told.records else F.when(F.col(_FAULT).isNotNull(), column)).alias(name)
+def _of_rows(column: Column, made: _Made, told: Told) -> Column:
+    return column if told.records else F.when(F.col(made.fault).isNotNull(), column)
 
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
