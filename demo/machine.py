@@ -109,10 +109,10 @@ class Machine:
 
     def items(self, kind: str) -> list[JsonObject]:
         """All objects of a kind."""
-        found: list[JsonObject] = self.objects.list_objects(self._resource(kind), Selection(namespace=NAMESPACE))[
+        objects: list[JsonObject] = self.objects.list_objects(self._resource(kind), Selection(namespace=NAMESPACE))[
             "items"
         ]
-        return found
+        return objects
 
     def _resource(self, kind: str) -> Resource:
         return self.objects.resources.find_kind(API_VERSION, kind)

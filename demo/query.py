@@ -38,13 +38,13 @@ def opened(table: Table, condition: str) -> str:
     return f"files opened: {with_index} with the indexes, {without} without them{ratio}"
 
 
-def first_rows(found: pa.Table) -> str:
+def first_rows(answer: pa.Table) -> str:
     """Some columns of the first rows, as a table of text."""
-    rows = found.select(SHOWN_COLUMNS).slice(0, SHOWN_ROWS).to_pylist()
+    rows = answer.select(SHOWN_COLUMNS).slice(0, SHOWN_ROWS).to_pylist()
     cells = [SHOWN_COLUMNS, *(["" if row[name] is None else str(row[name]) for name in SHOWN_COLUMNS] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(SHOWN_COLUMNS))]
     lines = ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells]
-    return "\n".join(line.rstrip() for line in [*lines, *(["  ..."] if found.num_rows > SHOWN_ROWS else [])])
+    return "\n".join(line.rstrip() for line in [*lines, *(["  ..."] if answer.num_rows > SHOWN_ROWS else [])])
 
 
 def explained(table: Table, condition: str) -> str:
@@ -66,9 +66,9 @@ def wrong_answers(lake: Lake, name: str, first_month: int = 1) -> list[str]:
         reference.register("found", answer)
         columns = ", ".join(c for c in COLUMNS if c != "time_hour")
         expected = f"SELECT {columns} FROM expected WHERE {condition}"
-        found = f"SELECT {columns} FROM found"
+        answered = f"SELECT {columns} FROM found"
         apart = reference.execute(
-            f"SELECT count(*) FROM (({expected} EXCEPT ALL {found}) UNION ALL ({found} EXCEPT ALL {expected}))"
+            f"SELECT count(*) FROM (({expected} EXCEPT ALL {answered}) UNION ALL ({answered} EXCEPT ALL {expected}))"
         ).fetchall()[0]
         rows = reference.execute("SELECT count(*) FROM found").fetchall()[0]
         verdict = "as DuckDB says" if apart[0] == 0 else "DIFFERENT from DuckDB"

@@ -71,11 +71,11 @@ def column_print(connection: duckdb.DuckDBPyConnection, relation: str, name: str
     return ColumnPrint(name=name, values=int(row[0]), nulls=int(row[1]), hash=int(row[2]) % 2**HASH_BITS)
 
 
-def differences(expected: tuple[ColumnPrint, ...], found: tuple[ColumnPrint, ...]) -> tuple[str, ...]:
+def differences(expected: tuple[ColumnPrint, ...], actual: tuple[ColumnPrint, ...]) -> tuple[str, ...]:
     """One sentence per column that differs; empty when the two are equal."""
     return tuple(
         f"column {a.name}: expected {a.values} values, {a.nulls} nulls, hash {a.hash:016x};"
         f" found {b.values} values, {b.nulls} nulls, hash {b.hash:016x}"
-        for a, b in zip(expected, found, strict=True)
+        for a, b in zip(expected, actual, strict=True)
         if a != b
     )

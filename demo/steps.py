@@ -22,8 +22,8 @@ def step(text: str) -> Iterator[None]:
 def without_age(table: str) -> str:
     """A kubectl table without its last columns, which change by themselves."""
     lines = table.rstrip().splitlines()
-    found = [lines[0].rfind(column) for column in ("LASTSYNC", "AGE")] if lines else []
-    at = min((place for place in found if place > 0), default=None)
+    places = [lines[0].rfind(column) for column in ("LASTSYNC", "AGE")] if lines else []
+    at = min((place for place in places if place > 0), default=None)
     return "\n".join(line[:at].rstrip() for line in lines) + "\n"
 
 

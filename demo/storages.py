@@ -138,10 +138,10 @@ class InBucket:
 
     def task(self, kube: Kube, name: str, command: Sequence[str]) -> JsonObject:
         """A pod that has the keys of the bucket."""
-        told = {ENDPOINT: self._endpoints.s3, REGION: s3.REGION, CATALOG_URI: self._endpoints.catalog}
-        told |= {"AWS_EC2_METADATA_DISABLED": "true"}
+        settings = {ENDPOINT: self._endpoints.s3, REGION: s3.REGION, CATALOG_URI: self._endpoints.catalog}
+        settings |= {"AWS_EC2_METADATA_DISABLED": "true"}
         env = [
-            *({"name": key, "value": value} for key, value in told.items()),
+            *({"name": key, "value": value} for key, value in settings.items()),
             *(s3.key_variable(key, key) for key in s3.KEYS),
         ]
         return task_pod(name, kube.images.demo, command, env=env, pull_policy=kube.images.pull_policy)
@@ -209,9 +209,9 @@ def bucket_warehouse(endpoints: s3.Endpoints) -> JsonObject:
 
 def is_judged_ready(tables: Kube) -> bool:
     """Whether the Warehouse is Ready as it is now declared."""
-    found = tables.get("wh", WAREHOUSE) or {}
-    judged = found.get("status", {}).get("observedGeneration") == found.get("metadata", {}).get("generation")
-    return judged and condition(found, "Ready").get("status") == "True"
+    warehouse = tables.get("wh", WAREHOUSE) or {}
+    judged = warehouse.get("status", {}).get("observedGeneration") == warehouse.get("metadata", {}).get("generation")
+    return judged and condition(warehouse, "Ready").get("status") == "True"
 
 
 def started_executors(tables: Kube) -> set[str]:

@@ -70,11 +70,11 @@ def verify(
     """Sentences for every difference between the table and the replay; empty when they are equal."""
     with lake.reading() as folder:
         connection = open_replay(folder, months=tuple(range(first_month, 13)), feed=feed)
-    found = ENGINES[engine](lake, table)
-    connection.register("found", found)
+    actual = ENGINES[engine](lake, table)
+    connection.register("found", actual)
     different = differences(fingerprint(connection, "expected"), fingerprint(connection, "found"))
     if not different:
-        print(f"{found.num_rows:,} rows in {found.num_columns} columns: equal")
+        print(f"{actual.num_rows:,} rows in {actual.num_columns} columns: equal")
     return different
 
 
@@ -88,11 +88,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--first-month", type=int, default=1, help="the first month that was loaded")
     arguments = parser.parse_args(argv)
     lake, feed = open_lake(arguments.root), not arguments.without_feed
-    found = verify(lake, arguments.table, feed=feed, engine=arguments.engine, first_month=arguments.first_month)
-    for sentence in found:
+    sentences = verify(lake, arguments.table, feed=feed, engine=arguments.engine, first_month=arguments.first_month)
+    for sentence in sentences:
         print(f"DIFFERENT {sentence}")
-    print(json.dumps({"table": arguments.table, "columns": len(COLUMNS), "different": len(found)}))
-    return 1 if found else 0
+    print(json.dumps({"table": arguments.table, "columns": len(COLUMNS), "different": len(sentences)}))
+    return 1 if sentences else 0
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ def publish(registry: Registry, version: str, environment: Mapping[str, str]) ->
 
 def tell(pushed: Sequence[Pushed], version: str, folder: Path) -> None:
     """Write and print the digests."""
-    entries = [{key: str(value) for key, value in asdict(one).items() if key != "bill"} for one in pushed]
+    entries = [{key: str(value) for key, value in asdict(artifact).items() if key != "bill"} for artifact in pushed]
     (folder / "release.json").write_text(json.dumps({"version": version, "pushed": entries}, indent=1) + "\n")
-    for one in pushed:
-        print(one.tagged)
+    for artifact in pushed:
+        print(artifact.tagged)
 
 
 if __name__ == "__main__":

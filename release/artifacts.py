@@ -105,10 +105,10 @@ def push_chart(registry: Registry, archive: Path, version: str) -> Pushed:
     with stage(f"push {registry.charts}/{CHART.name}"):
         command = shlex.join(map(str, [_helm(), "push", archive, registry.charts, *_plain(registry)]))
         # Helm says the digest on standard error.
-        said = run(["sh", "-c", f"{command} 2>&1"])
-    digest = DIGEST.search(said)
+        output = run(["sh", "-c", f"{command} 2>&1"])
+    digest = DIGEST.search(output)
     if digest is None:
-        raise ClusterError(f"helm push told no digest: {said.strip()}")
+        raise ClusterError(f"helm push told no digest: {output.strip()}")
     return Pushed(f"{registry.charts.removeprefix('oci://')}/{CHART.name}", version, digest[0])
 
 

@@ -37,7 +37,7 @@ def read_metadata(root: Path) -> dict[str, Any]:
     """Dependencies, extras and commands of the distribution of a checkout, as `[project]` has them."""
     base = _requirements(root, BASE)
     extras = {extra: sorted(set(_requirements(root, members)) - set(base)) for extra, members in EXTRAS.items()}
-    members = dict.fromkeys((*BASE, *(one for extra in EXTRAS.values() for one in extra)))
+    members = dict.fromkeys((*BASE, *(member for extra in EXTRAS.values() for member in extra)))
     projects = [_project(root, member) for member in members]
     entries: dict[str, dict[str, str]] = {}
     for project in projects:
@@ -53,10 +53,10 @@ def read_metadata(root: Path) -> dict[str, Any]:
 
 def _requirements(root: Path, members: Iterable[str]) -> list[str]:
     """What these members need of others, each once."""
-    needed = {one for member in members for one in _project(root, member)["dependencies"]}
-    return sorted(one for one in needed if not one.startswith("skipstone"))
+    needed = {requirement for member in members for requirement in _project(root, member)["dependencies"]}
+    return sorted(requirement for requirement in needed if not requirement.startswith("skipstone"))
 
 
 def _project(root: Path, member: str) -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((root / member / "pyproject.toml").read_text())["project"]
-    return found
+    project: dict[str, Any] = tomllib.loads((root / member / "pyproject.toml").read_text())["project"]
+    return project

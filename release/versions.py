@@ -64,10 +64,10 @@ def read_version(given: str) -> str:
 
 def chart_version() -> str:
     """The version in Chart.yaml."""
-    found = re.search(r"^version: (\S+)$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)
-    if found is None:
+    match = re.search(r"^version: (\S+)$", (CHART / "Chart.yaml").read_text(), re.MULTILINE)
+    if match is None:
         raise ClusterError(f"{CHART / 'Chart.yaml'} has no version: restore the file from git")
-    return found[1]
+    return match[1]
 
 
 def wheel_versions() -> dict[str, str]:
@@ -80,7 +80,7 @@ def wheel_versions() -> dict[str, str]:
 
 def check_one_version(version: str) -> None:
     """Raise ClusterError when the wheels would be of another version than images and chart."""
-    other = next(((member, one) for member, one in wheel_versions().items() if one != version), None)
+    other = next(((member, wheel) for member, wheel in wheel_versions().items() if wheel != version), None)
     if other is not None:
         raise ClusterError(
             f"VERSION={version}, but {Path(other[0]) / 'pyproject.toml'} says {other[1]}: "

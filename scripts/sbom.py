@@ -42,9 +42,9 @@ def main(folder: Path) -> None:
 def export(package: str) -> dict[str, Any]:
     """The distributions that the lock gives a package, as uv writes them."""
     options = ["--frozen", "--no-dev", "--quiet", "--package", package, "--format", "cyclonedx1.5"]
-    said = subprocess.run([UV, "export", *options], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(said.stdout)
-    return found
+    exported = subprocess.run([UV, "export", *options], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    document: dict[str, Any] = json.loads(exported.stdout)
+    return document
 
 
 def jars(folder: Path) -> list[dict[str, Any]]:
@@ -68,8 +68,8 @@ def component(path: Path) -> dict[str, Any]:
 
 def s3a(pins: Path) -> list[dict[str, Any]]:
     """What Spark reads S3 with, as the list of pins names it."""
-    found = [one.attrib for one in ElementTree.parse(pins).iter("dependency")]
-    return [maven(one["org"], one["name"], one["rev"]) for one in found]
+    pinned = [element.attrib for element in ElementTree.parse(pins).iter("dependency")]
+    return [maven(jar["org"], jar["name"], jar["rev"]) for jar in pinned]
 
 
 def maven(group: str, name: str, version: str) -> dict[str, Any]:

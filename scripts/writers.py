@@ -21,32 +21,34 @@ HEAD = """
 
 def table(results: list[dict[str, Any]]) -> str:
     """The rows of the table, a writer each."""
-    return HEAD + "".join(f"| {one['title']} | {_tables(one)} | {_ours(one)} | {_others(one)} |\n" for one in results)
+    return HEAD + "".join(
+        f"| {result['title']} | {_tables(result)} | {_ours(result)} | {_others(result)} |\n" for result in results
+    )
 
 
 def _tables(result: dict[str, Any]) -> str:
     names = ", ".join(case["name"] for case in result["cases"])
-    refused = [f"it does not write {name}: {_cell(said)}" for name, said in result["refused"].items()]
+    refused = [f"it does not write {name}: {_cell(reason)}" for name, reason in result["refused"].items()]
     return "; ".join((names, *refused))
 
 
 def _ours(result: dict[str, Any]) -> str:
     """How often all steps went well, and each sentence with which a step was refused."""
     whole = [case for case in result["cases"] if not case.get("refused") and not case.get("wrong")]
-    said: dict[str, list[str]] = defaultdict(list)
+    by_message: dict[str, list[str]] = defaultdict(list)
     for case in result["cases"]:
         for step, message in {**case.get("refused", {}), **case.get("wrong", {})}.items():
-            said[message].append(f"{case['name']} ({step})")
+            by_message[message].append(f"{case['name']} ({step})")
     parts = [f"{len(whole)} of {len(result['cases'])} tables through all steps"]
-    return "; ".join((*parts, *(f"{', '.join(where)}: {_cell(message)}" for message, where in said.items())))
+    return "; ".join((*parts, *(f"{', '.join(where)}: {_cell(message)}" for message, where in by_message.items())))
 
 
 def _others(result: dict[str, Any]) -> str:
-    said: dict[str, list[str]] = defaultdict(list)
+    by_message: dict[str, list[str]] = defaultdict(list)
     for case in result["cases"]:
         for engine, message in case.get("engines", {}).items():
-            said[f"{engine} {message}"].append(case["name"])
-    return "; ".join(f"{', '.join(where)}: {_cell(message)}" for message, where in said.items()) or "read them"
+            by_message[f"{engine} {message}"].append(case["name"])
+    return "; ".join(f"{', '.join(where)}: {_cell(message)}" for message, where in by_message.items()) or "read them"
 
 
 def _cell(message: str) -> str:

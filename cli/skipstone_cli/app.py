@@ -42,7 +42,7 @@ app = typer.Typer(
 
 
 def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
-    """What a shell offers for an argument that names an object of these kinds."""
+    """Return the completion of an argument that names an object of these kinds."""
 
     def offer(ctx: typer.Context, incomplete: str) -> list[str]:
         from skipstone_cli.commands.completing import offer_targets

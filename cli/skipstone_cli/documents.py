@@ -18,8 +18,8 @@ class DocumentLoader(yaml.SafeLoader):
 
 
 DocumentLoader.yaml_implicit_resolvers = {
-    first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [resolver for resolver in resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 

@@ -33,19 +33,22 @@ class NotFound(CliError):
 class Forbidden(CliError):
     """The user lacks a right. ``right``: what is missing, such as ``list pods in namespace lake``."""
 
-    def __init__(self, right: str, said: str) -> None:
-        super().__init__(f"you may not {right}: ask for this right ({said})")
+    def __init__(self, right: str, answer: str) -> None:
+        super().__init__(f"you may not {right}: ask for this right ({answer})")
         self.right = right
 
 
 class Refused(CliError):
-    """The API server takes a request for wrong. ``status``: of HTTP; ``reason``: such as Invalid; ``said``: why."""
+    """The API server refuses a request as invalid.
 
-    def __init__(self, message: str, *, status: int, reason: str, said: str) -> None:
+    ``status``: of HTTP; ``reason``: such as Invalid; ``answer``: the message of the server.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str, answer: str) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
-        self.said = said
+        self.answer = answer
 
 
 class Expired(CliError):
@@ -53,12 +56,12 @@ class Expired(CliError):
 
 
 class Unreachable(CliError):
-    """The API server does not answer, or what answers is no Kubernetes API server."""
+    """The API server does not answer, or what answers is not a Kubernetes API server."""
 
     code = ExitCode.UNREACHABLE
 
 
 class OutcomeFailed(CliError):
-    """What the command waited for ended badly, or not in time."""
+    """The awaited work failed, or did not end in time."""
 
     code = ExitCode.FAILED

@@ -25,6 +25,6 @@ def clean_line(text: str) -> str:
     return _BREAKS.sub(" ", clean(text)).strip()
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -40,7 +40,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Session:
-    """What a command works with. ``open``: the API server that the options name; raises CliError.
+    """The session of a command. ``open``: the API server that the options name; raises CliError.
 
     ``namespace``: that of the options; empty if none of them names one. ``access``: what the options of the connection
     make.
@@ -63,7 +63,7 @@ def framed(function: Callable[..., ExitCode], connection: Connection) -> Callabl
     @wraps(function)
     def run(ctx: typer.Context, **given: Any) -> None:
         before: Chosen = ctx.obj or {}
-        chosen = {one.name: joined(before.get(one.name), given.pop(one.name)) for one in shared}
+        chosen = {option.name: joined(before.get(option.name), given.pop(option.name)) for option in shared}
         everywhere = bool(given.get("everywhere"))
 
         def perform() -> ExitCode:
@@ -98,15 +98,18 @@ def signed(function: Callable[..., None], options: list[inspect.Parameter]) -> C
     """``function`` as Typer sees it: with its context and these options."""
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     function.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
-    function.__annotations__ = {one.name: one.annotation for one in (context, *options)}
+    function.__annotations__ = {option.name: option.annotation for option in (context, *options)}
     return function
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of a function as options of Typer."""
     hints = get_type_hints(function, include_extras=True)
-    found = inspect.signature(function).parameters.values()
-    return [one.replace(annotation=hints.get(one.name, Any), kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
+    declared = inspect.signature(function).parameters.values()
+    return [
+        parameter.replace(annotation=hints.get(parameter.name, Any), kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in declared
+    ]
 
 
 def add_groups(app: typer.Typer) -> None:
@@ -123,7 +126,7 @@ def offer_files(ctx: typer.Context) -> list[str]:
 
 
 def guarded(command: Callable[[], ExitCode]) -> ExitCode:
-    """What the command returns; what it raises becomes one sentence and an exit code, but for SystemExit."""
+    """Return the exit code of the command; an exception but SystemExit becomes one sentence and a code."""
     make_printable()
     try:
         return command()
@@ -147,7 +150,7 @@ def guarded(command: Callable[[], ExitCode]) -> ExitCode:
 
 
 def _drop_output() -> None:
-    """What is buffered must not fail again when Python ends."""
+    """Drop buffered output, which would fail again when Python ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:

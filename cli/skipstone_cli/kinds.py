@@ -78,7 +78,7 @@ def find_kind(text: str) -> ResourceKind:
     if (kind := _BY_NAME.get(word)) is not None:
         return kind
     known = ", ".join(f"{kind.singular} ({kind.short})" for kind in KINDS)
-    raise CliError(f"{text!r} is no kind of Skipstone: use one of {known}")
+    raise CliError(f"{text!r} is not a kind of Skipstone: use one of {known}")
 
 
 def parse_target(text: str, allowed: tuple[ResourceKind, ...] = KINDS) -> Target:
@@ -88,7 +88,7 @@ def parse_target(text: str, allowed: tuple[ResourceKind, ...] = KINDS) -> Target
         raise CliError(f"{text!r} names no object: write KIND/NAME, such as {allowed[0].short}/orders")
     kind = find_kind(word)
     if kind not in allowed:
-        wanted = " or ".join(f"{one.short}/NAME" for one in allowed)
+        wanted = " or ".join(f"{allowed_kind.short}/NAME" for allowed_kind in allowed)
         raise CliError(f"this command is not for a {kind.name}: write {wanted}")
     return Target(kind, require_name(name, f"the name of a {kind.name}"))
 
@@ -101,5 +101,5 @@ def require_name(name: str, what: str) -> str:
 
 
 def can_exist(name: str) -> bool:
-    """Whether Kubernetes can have an object of that name."""
+    """Return whether Kubernetes can have an object of that name."""
     return _OBJECT_NAME.fullmatch(name) is not None and ".." not in name

@@ -10,57 +10,57 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 
-def field_of(found: object, *path: str) -> object:
+def field_of(obj: object, *path: str) -> object:
     """The value at ``path``, or None."""
     for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
 
 
-def text_of(found: object, *path: str) -> str:
+def text_of(obj: object, *path: str) -> str:
     """The text at ``path``, or an empty one."""
-    value = field_of(found, *path)
+    value = field_of(obj, *path)
     return value if isinstance(value, str) else ""
 
 
-def number_of(found: object, *path: str) -> int | None:
+def number_of(obj: object, *path: str) -> int | None:
     """The whole number at ``path``, or None."""
-    value = field_of(found, *path)
+    value = field_of(obj, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def is_set(found: object, *path: str) -> bool:
-    """Whether the value at ``path`` is true."""
-    return field_of(found, *path) is True
+def is_set(obj: object, *path: str) -> bool:
+    """Return whether the value at ``path`` is true."""
+    return field_of(obj, *path) is True
 
 
 def is_dry_run(obj: object) -> bool:
-    """Whether the object is a MergeJob that writes nothing."""
+    """Return whether the object is a MergeJob that writes nothing."""
     return text_of(obj, "kind") in ("", "MergeJob") and is_set(obj, "spec", "dryRun")
 
 
-def entries_of(found: object, *path: str) -> tuple[JsonObject, ...]:
+def entries_of(obj: object, *path: str) -> tuple[JsonObject, ...]:
     """The objects in the list at ``path``."""
-    value = field_of(found, *path)
-    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+    value = field_of(obj, *path)
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
-def texts_of(found: object, *path: str) -> tuple[str, ...]:
+def texts_of(obj: object, *path: str) -> tuple[str, ...]:
     """The items of the list at ``path``, as text."""
-    value = field_of(found, *path)
-    return tuple(str(one) for one in value if isinstance(one, str | int)) if isinstance(value, list) else ()
+    value = field_of(obj, *path)
+    return tuple(str(item) for item in value if isinstance(item, str | int)) if isinstance(value, list) else ()
 
 
-def name_of(found: object) -> str:
+def name_of(obj: object) -> str:
     """The object's name."""
-    return text_of(found, "metadata", "name")
+    return text_of(obj, "metadata", "name")
 
 
-def namespace_of(found: object) -> str:
+def namespace_of(obj: object) -> str:
     """The object's namespace."""
-    return text_of(found, "metadata", "namespace")
+    return text_of(obj, "metadata", "namespace")
 
 
-def uid_of(found: object) -> str:
+def uid_of(obj: object) -> str:
     """The object's uid."""
-    return text_of(found, "metadata", "uid")
+    return text_of(obj, "metadata", "uid")

@@ -38,7 +38,7 @@ PLAINTEXT = (
 
 
 def sends_plaintext(uri: str, properties: Mapping[str, str]) -> bool:
-    """Whether a Rest catalog gets its credentials over http."""
+    """Return whether a Rest catalog gets its credentials over http."""
     return any(address.lower().startswith("http:") for address in (uri, properties.get(OAUTH_SERVER, "")))
 
 
@@ -51,7 +51,7 @@ class UriRule:
     message: str
 
     def holds(self, catalog_type: CatalogType, uri: str) -> bool:
-        """Whether the address keeps the rule."""
+        """Return whether the address keeps the rule."""
         return catalog_type is not self.type or re.search(self.pattern, uri) is not None
 
 
@@ -77,6 +77,6 @@ URI_RULES = (
 
 
 def find_uri_problem(catalog_type: CatalogType, uri: str) -> str | None:
-    """What stands in an address that may not, as a sentence without the field's name; None when nothing does."""
+    """Return the fault of an address, as a sentence without the field's name; None when there is none."""
     broken = next((rule for rule in URI_RULES if not rule.holds(catalog_type, uri)), None)
     return broken.message.removeprefix("catalog.uri ") if broken else None

@@ -22,7 +22,7 @@ JsonObject = dict[str, Any]
 
 
 class _Mode(Enum):
-    """What becomes of fields that are unknown, and of values that cannot be read."""
+    """The treatment of unknown fields, and of values that cannot be read."""
 
     STRICT = "both are refused"
     LENIENT = "unknown fields are ignored"
@@ -144,14 +144,14 @@ def _fields_of(kind: type) -> dict[str, _Field]:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = [
         _Field(
-            key=camel(one.name),
-            name=one.name,
-            optional=one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING,
-            read=_build_reader(hints[one.name]),
+            key=camel(field.name),
+            name=field.name,
+            optional=field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING,
+            read=_build_reader(hints[field.name]),
         )
-        for one in dataclasses.fields(kind)
+        for field in dataclasses.fields(kind)
     ]
-    return {one.key: one for one in fields}
+    return {field.key: field for field in fields}
 
 
 def _read_dataclass(kind: type, value: object, path: str, mode: _Mode) -> object:
@@ -160,17 +160,17 @@ def _read_dataclass(kind: type, value: object, path: str, mode: _Mode) -> object
     fields = _fields_of(kind)
     if mode is _Mode.STRICT and (unknown := sorted(set(value) - set(fields))):
         raise ContractViolation(f"{path}: unknown field {unknown[0]!r}")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, field in fields.items():
         if key in value and not (field.optional and value[key] is None and mode is not _Mode.STRICT):
             try:
-                found[field.name] = field.read(value[key], f"{path}.{key}", mode)
+                values[field.name] = field.read(value[key], f"{path}.{key}", mode)
             except ContractViolation:
                 if not (field.optional and mode is _Mode.SALVAGE):
                     raise
         elif not field.optional:
             raise ContractViolation(f"{path}.{key}: required field is missing")
-    return kind(**found)
+    return kind(**values)
 
 
 def _read_enum(kind: type[Enum], value: object, path: str, _mode: _Mode) -> Enum:

@@ -38,10 +38,10 @@ def find_name_problem(name: str) -> str | None:
 
 
 def is_closed_to_spark(type_name: str) -> bool:
-    """Whether Spark cannot open a table that has a column of this Iceberg type."""
+    """Return whether Spark cannot open a table that has a column of this Iceberg type."""
     return type_name.strip().lower() in CLOSED_TO_SPARK
 
 
 def is_opaque(type_name: str) -> bool:
-    """Whether a column of this Iceberg type holds values that are moved as they are."""
+    """Return whether a column of this Iceberg type holds values that are moved as they are."""
     return type_name.strip().lower().partition("(")[0] in OPAQUE

@@ -20,7 +20,7 @@ _BITS_SET = 8
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSize:
-    """What a table asks of the filters of a column. ``distinct``: values in a row group; None: as many as rows."""
+    """The table's settings for the filters of a column. ``distinct``: values in a row group; None: as many as rows."""
 
     rate: float = USUAL_RATE
     most_bytes: int = USUAL_BYTES

@@ -71,24 +71,24 @@ def run_id(uid: str, inputs_hash: str, attempt: int) -> str:
 
 
 def is_run_of(run: str, uid: str) -> bool:
-    """Whether ``run`` is the name of a run whose owner has this uid."""
+    """Return whether ``run`` is the name of a run whose owner has this uid."""
     return bool(uid) and run.startswith(f"{uid.replace('-', '')[:8]}-")
 
 
 def is_named_by_run(name: str) -> bool:
-    """Whether the file ``name`` is called by a run's whole name and an ending, hidden by a dot or not."""
+    """Return whether the file ``name`` is called by a run's whole name and an ending, hidden by a dot or not."""
     return _NAMED_BY_RUN.fullmatch(name) is not None
 
 
 def is_file_of_earlier_run(path: str, run: str) -> bool:
-    """Whether the file ``path`` was written by an earlier attempt at what ``run`` does: its name begins with that one.
+    """Return whether an earlier attempt at the work of ``run`` wrote the file ``path``: its name begins with it.
 
     Attempts of one owner count, whatever their inputs were.
     """
-    found, now = _RUN_FILE.match(path.rpartition("/")[2]), _RUN_FILE.match(f"{run}-")
-    if found is None or now is None or found["owner"] != now["owner"]:
+    earlier, now = _RUN_FILE.match(path.rpartition("/")[2]), _RUN_FILE.match(f"{run}-")
+    if earlier is None or now is None or earlier["owner"] != now["owner"]:
         return False
-    return int(found["attempt"]) < int(now["attempt"])
+    return int(earlier["attempt"]) < int(now["attempt"])
 
 
 def bounded_name(name: str, limit: int = MAX_NAME) -> str:
@@ -99,7 +99,7 @@ def bounded_name(name: str, limit: int = MAX_NAME) -> str:
 
 
 def index_table_prefix(table: str) -> str:
-    """What the names of all index tables of ``table`` begin with."""
+    """Return the prefix of the names of all index tables of ``table``."""
     return f"{table}__si_"
 
 
@@ -110,7 +110,7 @@ def index_table_name(table: str, index: str, uid: str) -> str:
 
 
 def is_index_table_name(name: str) -> bool:
-    """Whether ``name`` is of the form that index tables have."""
+    """Return whether ``name`` is of the form that index tables have."""
     return _INDEX_TABLE.fullmatch(name) is not None
 
 
@@ -125,7 +125,7 @@ def table_txn(uid: str, generation: int) -> str:
 
 
 def aborted_txn(txn: str) -> str:
-    """What the empty snapshot that fences off ``txn`` carries in its summary."""
+    """Return the id in the summary of the empty snapshot that fences off ``txn``."""
     return txn + ABORTED_SUFFIX
 
 

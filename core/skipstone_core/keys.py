@@ -68,7 +68,7 @@ class KeyType:
 
     @property
     def is_wide(self) -> bool:
-        """Whether unscaled decimals may need more than 64 bits."""
+        """Return whether unscaled decimals may need more than 64 bits."""
         return self.scale + self.digits > _DIGITS_IN_64_BITS
 
     def common(self, other: KeyType) -> KeyType | None:
@@ -92,7 +92,7 @@ def key_type(iceberg_type: str) -> KeyType | None:
 
 
 def is_bucketed(iceberg_type: str) -> bool:
-    """Whether values of an Iceberg type can be keys of a covering index, in whose buckets Spark's shuffles put them.
+    """Return whether an Iceberg type can be the key of a covering index, whose buckets are those of Spark's shuffles.
 
     Not floats, whose stored form is another; not UUIDs, which Spark reads as texts; not times, which it does not read;
     and not decimals of more than 64 bits.

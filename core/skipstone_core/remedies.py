@@ -211,7 +211,7 @@ REMEDIES: Mapping[Reason, str] = {
 
 
 def find_remedy(reason: str) -> str:
-    """What to do about ``reason``; empty for a word that is not a reason of this release."""
+    """Return the way out of ``reason``; empty for a word that is not a reason of this release."""
     try:
         return REMEDIES[Reason(reason)]
     except ValueError:

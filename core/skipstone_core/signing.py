@@ -13,10 +13,10 @@ MISSING_REGION = f"needs {REGION} when {ENABLED} is true: set the region of the 
 
 
 def is_signed(properties: Mapping[str, str]) -> bool:
-    """Whether requests to the catalog are signed."""
+    """Return whether requests to the catalog are signed."""
     return properties.get(ENABLED, "").lower() == "true"
 
 
 def has_region(properties: Mapping[str, str]) -> bool:
-    """Whether the settings name the region that a signature is for, if requests are signed."""
+    """Return whether the settings name the region that a signature is for, if requests are signed."""
     return not is_signed(properties) or bool(properties.get(REGION))

@@ -16,7 +16,7 @@ def upper_bound(value: str | bytes, length: int | None) -> str | bytes | None:
 def least_above(prefix: str) -> str | None:
     """The least text greater than all texts that begin with ``prefix``, None when there is none.
 
-    Surrogates are no characters: what follows U+D7FF is U+E000. Nothing follows U+10FFFF.
+    Surrogates are not characters: what follows U+D7FF is U+E000. Nothing follows U+10FFFF.
     """
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1])

@@ -38,7 +38,7 @@ DEFAULT_CODEC = "zstd"
 
 
 class MergeMode(StrEnum):
-    """What a merge does with files in which rows change."""
+    """The treatment of files in which rows change."""
 
     COPY_ON_WRITE = "copy-on-write"
     MERGE_ON_READ = "merge-on-read"
@@ -81,7 +81,7 @@ def metrics_mode(text: str) -> str | None:
 def between_zero_and_one(text: str) -> str | None:
     """A number greater than 0 and less than 1."""
     fits = len(text) <= 30 and _NUMBER.fullmatch(text) is not None and 0 < float(text) < 1
-    return None if fits else f"{shown(text)} is no number between 0 and 1: write one, such as 0.01"
+    return None if fits else f"{shown(text)} is not a number between 0 and 1: write one, such as 0.01"
 
 
 def anything(_: str) -> str | None:
@@ -162,9 +162,11 @@ COLUMN_PROPERTIES: Mapping[str, Check] = {
 
 
 def find_problems(properties: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[Problem]:
-    """What is wrong with the properties of a Table. ``columns``: types by name."""
+    """Yield the faults of the properties of a Table. ``columns``: types by name."""
     for name, value in properties.items():
-        prefix = next((one for one in COLUMN_PROPERTIES if name.startswith(one)), None)
+        prefix = next(
+            (column_property for column_property in COLUMN_PROPERTIES if name.startswith(column_property)), None
+        )
         check = COLUMN_PROPERTIES[prefix] if prefix else PROPERTIES.get(name)
         if check is None:
             yield Problem(name, "it is not one of the properties that the resources reference lists: remove it")
@@ -192,7 +194,7 @@ def _is_ignored(name: str, value: str) -> bool:
 
 
 def value_problem(name: str, value: str) -> str | None:
-    """What is wrong with the value of a listed property."""
+    """Return the fault of the value of a listed property."""
     return PROPERTIES[name](value)
 
 

@@ -55,7 +55,11 @@ def _wait(
             if job["metadata"].get("annotations", {}).get(DIGEST) != digest:
                 raise RuntimeError(f"{name} is there with another spec: give each change of the spec a name of its own")
             status = job.get("status", {})
-            held = {one["type"]: one for one in status.get("conditions", []) if one["status"] == "True"}
+            held = {
+                condition["type"]: condition
+                for condition in status.get("conditions", [])
+                if condition["status"] == "True"
+            }
             if "Complete" in held:
                 return status
             if "Failed" in held:

@@ -53,7 +53,7 @@ class RootFolder:
 
     @property
     def log(self) -> Path:
-        """What the process that serves the folder logs."""
+        """Return the log file of the process that serves the folder."""
         return self.path / "log"
 
     def claim(self, namespace: str, name: str) -> Path:

@@ -71,10 +71,10 @@ def main(environment: Mapping[str, str], resync: ResyncTiming = DEFAULT_TIMING) 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     """The errors inside, whatever the nesting."""
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     for error in group.exceptions:
-        found.extend(leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    return found
+        errors.extend(leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return errors
 
 
 async def run(settings: Settings, resync: ResyncTiming) -> None:

@@ -107,7 +107,7 @@ def fails(type_: str, reason: Reason, message: str = "") -> Judgement:
 
 
 def unknown(type_: str, reason: Reason, message: str = "") -> Judgement:
-    """Whether the condition holds is not known."""
+    """Return a judgement of Unknown: nobody can tell yet if the condition holds."""
     return Judgement(type_, ConditionStatus.UNKNOWN, reason, message)
 
 
@@ -163,9 +163,9 @@ def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether the condition of this type is there and True."""
-    found = find(conditions, type_)
-    return found is not None and found.status is ConditionStatus.TRUE
+    """Return whether the condition of this type is there and True."""
+    condition = find(conditions, type_)
+    return condition is not None and condition.status is ConditionStatus.TRUE
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class SeenMeter(Protocol):
 
 
 def is_silent(obj: Mapping[str, Any]) -> bool:
-    """Whether changes of ``obj`` wake nobody: what depends on a claim or on a run's ConfigMap looks again by itself."""
+    """Return whether changes of ``obj`` wake nobody: whatever depends on a claim or a run's ConfigMap polls it."""
     labels = obj["metadata"].get("labels") or {}
     return obj["kind"] == "PersistentVolumeClaim" or (obj["kind"] == "ConfigMap" and ROLE_LABEL in labels)
 
@@ -98,12 +98,12 @@ class Feed:
             return await self._list_namespaces()
 
     async def _list_namespaces(self) -> Mapping[Key, str]:
-        found: dict[Key, str] = {}
+        versions: dict[Key, str] = {}
         denied: list[AccessDenied] = []
         for namespace in self.namespaces:
             try:
                 for kind in CACHED_KINDS:
-                    found |= await self._list(kind, namespace)
+                    versions |= await self._list(kind, namespace)
             except AccessDenied as denial:
                 logger.warning("resync goes on without namespace %s: %s", namespace, denial)
                 denied.append(denial)
@@ -112,11 +112,11 @@ class Feed:
                     self.cache.forget(kind, namespace)
         if denied and len(denied) == len(self.namespaces):
             raise denied[0]
-        return found
+        return versions
 
     async def _list(self, kind: str, namespace: str) -> dict[Key, str]:
-        found = await self._list_names(kind, namespace)
-        return await self._list_whole(kind, namespace) if found is None else found
+        versions = await self._list_names(kind, namespace)
+        return await self._list_whole(kind, namespace) if versions is None else versions
 
     async def _list_names(self, kind: str, namespace: str) -> dict[Key, str] | None:
         """Compare the cache with names and versions, and read what it lacks; None when only a whole LIST will do."""
@@ -159,7 +159,7 @@ class Feed:
 
     async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
         snapshot = await self.kube.snapshot(kind, namespace, labels=selector_of(kind))
-        found = {identity_of(obj): str(obj["metadata"]["resourceVersion"]) for obj in snapshot.objects}
+        versions = {identity_of(obj): str(obj["metadata"]["resourceVersion"]) for obj in snapshot.objects}
         try:
             held = [slim(obj) for obj in snapshot.objects]
             shard = self.cache.shard(kind, namespace)
@@ -168,11 +168,11 @@ class Feed:
             logger.warning("passes read %s of namespace %s from the API server: %s", kind, namespace, error)
             self.cache.forget(kind, namespace)
             self._know(snapshot.objects)
-            return found
+            return versions
         # The watch may have told of something newer while the list was on its way.
-        self._know(filter(None, (shard.get(identity.name) for identity in found)))
+        self._know(filter(None, (shard.get(identity.name) for identity in versions)))
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
-        return found
+        return versions
 
     def _newest(
         self, identity: Key, change: Callable[[Shard], bool], otherwise: JsonObject | None
@@ -199,5 +199,5 @@ class Feed:
             return frozenset()
         name = str((((obj.get("spec") or {}).get("identifier")) or {}).get("name"))
         shards = (self.cache.readable(TABLE.name, namespace) for namespace in self.namespaces)
-        found = (each for shard in shards if shard is not None for each in shard.select([(IDENTIFIER_FIELD, name)]))
-        return frozenset(map(identity_of, found))
+        rivals = (each for shard in shards if shard is not None for each in shard.select([(IDENTIFIER_FIELD, name)]))
+        return frozenset(map(identity_of, rivals))

@@ -111,17 +111,17 @@ class Refused:
 
     @property
     def by_quota(self) -> bool:
-        """Whether a ResourceQuota is used up."""
+        """Return whether a ResourceQuota is used up."""
         return self.status == 403 and "exceeded quota" in self.message
 
     @property
     def by_dead_node(self) -> bool:
-        """Whether it is not the API server that refuses: a driver on a dead node holds what the pod would need."""
+        """Return whether a dead node is in the way: a driver on it holds what the pod needs."""
         return self.reason == DEAD_NODE
 
     @property
     def namespace_terminating(self) -> bool:
-        """Whether nothing can be created any more because the namespace is going away."""
+        """Return whether nothing can be created any more because the namespace is going away."""
         return self.status in (403, 404) and (
             "NamespaceTerminating" in self.causes or "being terminated" in self.message
         )
@@ -154,7 +154,7 @@ class KubeApi(Protocol):
         ...
 
     async def is_terminating(self, namespace: str) -> bool:
-        """Whether ``namespace`` is being deleted, or gone."""
+        """Return whether ``namespace`` is being deleted, or gone."""
         ...
 
     async def create(self, obj: JsonObject) -> CreateAnswer:

@@ -72,35 +72,35 @@ class _Reader:
     environment: Mapping[str, str]
 
     def text(self, name: str, default: str | None) -> str:
-        found = self.environment.get(f"SKIPSTONE_{name}", "").strip() or default
-        if found is None:
+        value = self.environment.get(f"SKIPSTONE_{name}", "").strip() or default
+        if value is None:
             raise BadSetting(f"SKIPSTONE_{name} is not set: set it (the Helm chart does so by itself)")
-        return found
+        return value
 
     def name(self, name: str, pattern: str, default: str | None) -> str:
-        found = self.text(name, default)
-        if not re.fullmatch(pattern, found):
-            raise BadSetting(f"SKIPSTONE_{name}: {found!r} is no valid name: use lower-case letters, digits and '-'")
-        return found
+        value = self.text(name, default)
+        if not re.fullmatch(pattern, value):
+            raise BadSetting(f"SKIPSTONE_{name}: {value!r} is no valid name: use lower-case letters, digits and '-'")
+        return value
 
     def names(self, name: str, pattern: str, what: str, default: str | None = None) -> tuple[str, ...]:
-        found = tuple(part.strip() for part in self.text(name, default).split(",") if part.strip())
-        if default is None and not found:
+        values = tuple(part.strip() for part in self.text(name, default).split(",") if part.strip())
+        if default is None and not values:
             raise BadSetting(f"SKIPSTONE_{name} is empty: give {what}")
-        for part in found:
+        for part in values:
             if not re.fullmatch(pattern, part):
                 raise BadSetting(f"SKIPSTONE_{name}: {part!r} is no valid name: give {what}")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(values))
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        found = self.text(name, default)
+        value = self.text(name, default)
         by_lower = {value.lower(): value for value in allowed}
-        if found.lower() not in by_lower:
-            raise BadSetting(f"SKIPSTONE_{name}: {found!r} is none of {', '.join(allowed)}: choose one of them")
-        return by_lower[found.lower()]
+        if value.lower() not in by_lower:
+            raise BadSetting(f"SKIPSTONE_{name}: {value!r} is none of {', '.join(allowed)}: choose one of them")
+        return by_lower[value.lower()]
 
     def number(self, name: str, low: int, high: int, default: int) -> int:
-        found = self.text(name, str(default))
-        if not re.fullmatch(r"[0-9]{1,9}", found) or not low <= int(found) <= high:
-            raise BadSetting(f"SKIPSTONE_{name}: {found!r} is not a whole number from {low} to {high}: correct it")
-        return int(found)
+        value = self.text(name, str(default))
+        if not re.fullmatch(r"[0-9]{1,9}", value) or not low <= int(value) <= high:
+            raise BadSetting(f"SKIPSTONE_{name}: {value!r} is not a whole number from {low} to {high}: correct it")
+        return int(value)

@@ -87,15 +87,15 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 def _add_login(registry: kopf.OperatorRegistry, watch: Watch) -> None:
     @kopf.on.login(id="login", registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
-        found = await watch.credentials()
+        credentials = await watch.credentials()
         return kopf.ConnectionInfo(
-            server=found.server,
-            ca_path=found.ca_path,
-            insecure=found.insecure,
-            token=found.token,
-            certificate_path=found.certificate_path,
-            private_key_path=found.key_path,
-            expiration=datetime.now(UTC) + CREDENTIALS_LIFETIME if found.token else None,
+            server=credentials.server,
+            ca_path=credentials.ca_path,
+            insecure=credentials.insecure,
+            token=credentials.token,
+            certificate_path=credentials.certificate_path,
+            private_key_path=credentials.key_path,
+            expiration=datetime.now(UTC) + CREDENTIALS_LIFETIME if credentials.token else None,
         )
 
 

@@ -57,7 +57,7 @@ def _read(name: str) -> list[Mapping[object, object]]:
 
 
 def _holds_objects(document: object) -> bool:
-    """Whether it is a list, perhaps an empty one, or an object, and not the answer that a request was refused."""
+    """Return whether it is an object or a list, which may be empty, and not the answer of a refused request."""
     if not isinstance(document, Mapping):
         return False
     kind = document.get("kind")

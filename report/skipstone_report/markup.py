@@ -44,7 +44,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
 
 def join(content: Iterable[Content]) -> Markup:
     """All of it, one after the other."""
-    return Markup("".join(one.html if isinstance(one, Markup) else escape(one) for one in content))
+    return Markup("".join(part.html if isinstance(part, Markup) else escape(part) for part in content))
 
 
 def number(figure: Figure | None, shown: str = "") -> Markup:

@@ -79,7 +79,7 @@ def _about(namespaces: tuple[str, ...]) -> str:
 
 def _banner(scope: Scope, named: str) -> Markup:
     made = tag("time", scope.now.strftime("%Y-%m-%d %H:%M:%S UTC"), datetime=scope.now.isoformat())
-    links = (tag("li", tag("a", one.title, href=f"#{one.slug}")) for one in SECTIONS)
+    links = (tag("li", tag("a", section.title, href=f"#{section.slug}")) for section in SECTIONS)
     return tag(
         "header",
         tag("h1", "Skipstone report"),
@@ -91,8 +91,10 @@ def _banner(scope: Scope, named: str) -> Markup:
 
 def _main(scope: Scope) -> Markup:
     sections = (
-        tag("section", tag("h2", one.title, id=f"{one.slug}"), one.show(scope), aria_labelledby=one.slug)
-        for one in SECTIONS
+        tag(
+            "section", tag("h2", section.title, id=f"{section.slug}"), section.show(scope), aria_labelledby=section.slug
+        )
+        for section in SECTIONS
     )
     return tag("main", show_counts(scope), join(sections))
 

@@ -76,13 +76,13 @@ class OpenProblem:
 
     @property
     def meaning(self) -> str:
-        """What the reason means."""
+        """Return the meaning of the reason."""
         known = _known(self.reason)
         return known.doc if known is not None else ""
 
     @property
     def way_out(self) -> str:
-        """What to do about it."""
+        """Return the way out."""
         return find_remedy(self.reason)
 
 
@@ -91,18 +91,18 @@ def find_problems(entities: Iterable[Entity]) -> list[OpenProblem]:
     return sorted((problem for entity in entities for problem in _problems_of(entity)), key=_rank)
 
 
-def _rank(one: OpenProblem) -> tuple[int, bool, float, str, str]:
-    is_job = one.entity.kind in JOB_KINDS
-    return (one.urgency, is_job, -(one.since or _LONG_AGO).timestamp(), one.entity.key, one.condition)
+def _rank(problem: OpenProblem) -> tuple[int, bool, float, str, str]:
+    is_job = problem.entity.kind in JOB_KINDS
+    return (problem.urgency, is_job, -(problem.since or _LONG_AGO).timestamp(), problem.entity.key, problem.condition)
 
 
 def _problems_of(entity: Entity) -> Iterator[OpenProblem]:
-    told = set[str]()
+    reasons = set[str]()
     for condition in entity.conditions:
         urgency = _urgency(condition, is_job=entity.kind in JOB_KINDS)
         # One cause often shows in several conditions.
-        if urgency is not None and condition.reason not in told:
-            told.add(condition.reason)
+        if urgency is not None and condition.reason not in reasons:
+            reasons.add(condition.reason)
             yield OpenProblem(
                 entity=entity,
                 urgency=urgency,
@@ -122,11 +122,11 @@ def _problems_of(entity: Entity) -> Iterator[OpenProblem]:
         )
 
 
-def _urgency(one: ConditionSeen, *, is_job: bool) -> Urgency | None:
-    reason = _known(one.reason)
-    if one.type == "Progressing":
+def _urgency(condition: ConditionSeen, *, is_job: bool) -> Urgency | None:
+    reason = _known(condition.reason)
+    if condition.type == "Progressing":
         return _STUCK.get(reason) if reason is not None else None
-    if _BAD.get(one.type) != one.status or (is_job and one.type == "Ready"):
+    if _BAD.get(condition.type) != condition.status or (is_job and condition.type == "Ready"):
         return None
     return Urgency.WAIT if reason in _PASSING else Urgency.ACT
 

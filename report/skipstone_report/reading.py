@@ -67,16 +67,16 @@ class Entity:
         return f"{self.kind}/{self.namespace}/{self.name}"
 
     def look(self, path: str) -> object:
-        """What is at ``path``; None when there is nothing."""
-        found: object = self.raw
+        """Return the value at ``path``; None when there is none."""
+        value: object = self.raw
         for part in path.split("."):
-            if isinstance(found, Mapping):
-                found = found.get(part)
-            elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-                found = found[int(part)]
+            if isinstance(value, Mapping):
+                value = value.get(part)
+            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+                value = value[int(part)]
             else:
                 return None
-        return found
+        return value
 
     def text(self, path: str) -> str:
         """The text at ``path``; empty when there is none."""
@@ -84,14 +84,14 @@ class Entity:
 
     def number(self, path: str) -> int | None:
         """The whole number at ``path``, from 0 to 2^63 - 1."""
-        found = self.look(path)
-        whole = isinstance(found, int) and not isinstance(found, bool)
-        return found if whole and 0 <= found <= MAX_NUMBER else None  # type: ignore[operator,return-value]
+        value = self.look(path)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return value if whole and 0 <= value <= MAX_NUMBER else None  # type: ignore[operator,return-value]
 
     def figure(self, path: str) -> Figure | None:
         """The whole number at ``path``, with where it is from."""
-        found = self.number(path)
-        return None if found is None else Figure(value=found, source=f"{self.key}#{path}")
+        value = self.number(path)
+        return None if value is None else Figure(value=value, source=f"{self.key}#{path}")
 
     def moment(self, path: str) -> datetime | None:
         """The time at ``path``."""
@@ -99,13 +99,13 @@ class Entity:
 
     def size(self, path: str) -> int:
         """How many items the list at ``path`` has."""
-        found = self.look(path)
-        return len(found) if isinstance(found, list) else 0
+        value = self.look(path)
+        return len(value) if isinstance(value, list) else 0
 
     def names(self, path: str) -> tuple[str, ...]:
         """The names in the mapping at ``path`` that can be part of a path and can be shown as they are."""
-        found = self.look(path)
-        names = found if isinstance(found, Mapping) else ()
+        value = self.look(path)
+        names = value if isinstance(value, Mapping) else ()
         return tuple(name for name in names if isinstance(name, str) and _is_name(name))
 
     @property
@@ -123,8 +123,8 @@ class Entity:
     @property
     def conditions(self) -> tuple[ConditionSeen, ...]:
         """Its conditions, one of each type."""
-        found = [self._condition(f"status.conditions.{at}") for at in range(self.size("status.conditions"))]
-        return tuple({one.type: one for one in found if one.type}.values())
+        conditions = [self._condition(f"status.conditions.{at}") for at in range(self.size("status.conditions"))]
+        return tuple({condition.type: condition for condition in conditions if condition.type}.values())
 
     def condition(self, type_: str) -> ConditionSeen | None:
         """The condition of this type."""
@@ -132,9 +132,9 @@ class Entity:
         return next((self._condition(path) for path in paths if self.look(f"{path}.type") == type_), None)
 
     def is_so(self, type_: str) -> bool:
-        """Whether the condition of this type is True."""
-        found = self.condition(type_)
-        return found is not None and found.status == "True"
+        """Return whether the condition of this type is True."""
+        condition = self.condition(type_)
+        return condition is not None and condition.status == "True"
 
     def _condition(self, path: str) -> ConditionSeen:
         return ConditionSeen(
@@ -150,20 +150,20 @@ def _is_name(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME and "." not in text and not _UNSHOWABLE.search(text)
 
 
-def showable(found: object) -> str:
-    """``found`` as text that cannot disturb the text around it; empty when it is none."""
-    if not isinstance(found, str):
+def showable(value: object) -> str:
+    """``value`` as text that cannot disturb the text around it; empty when it is none."""
+    if not isinstance(value, str):
         return ""
-    short = found if len(found) <= MAX_TEXT else found[: MAX_TEXT - 1] + "…"
+    short = value if len(value) <= MAX_TEXT else value[: MAX_TEXT - 1] + "…"
     return _UNSHOWABLE.sub("\ufffd", short)
 
 
-def read_time(found: object) -> datetime | None:
+def read_time(value: object) -> datetime | None:
     """A point in time as Kubernetes writes it, in UTC; None for anything else."""
-    if not isinstance(found, str) or not 10 <= len(found) <= 40:
+    if not isinstance(value, str) or not 10 <= len(value) <= 40:
         return None
     try:
-        moment = datetime.fromisoformat(found)
+        moment = datetime.fromisoformat(value)
         inside = moment.tzinfo is not None and 1970 < moment.year < 9999
         return moment.astimezone(UTC) if inside else None
     except (ValueError, OverflowError):
@@ -183,12 +183,12 @@ def find_objects(document: object) -> Iterator[Mapping[object, object]]:
 
 def read_entities(objects: Iterable[object]) -> tuple[Entity, ...]:
     """The objects of our kinds by kind, namespace and name; of those given twice the last. Others are left out."""
-    found: dict[str, Entity] = {}
+    by_key: dict[str, Entity] = {}
     for obj in objects:
         entity = _read_entity(obj) if isinstance(obj, Mapping) else None
         if entity is not None:
-            found[entity.key] = entity
-    return tuple(found[key] for key in sorted(found))
+            by_key[entity.key] = entity
+    return tuple(by_key[key] for key in sorted(by_key))
 
 
 def _read_entity(obj: Mapping[object, object]) -> Entity | None:

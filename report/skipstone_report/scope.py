@@ -30,7 +30,7 @@ class TableKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What the page is about. ``by_kind`` has every kind of ours; jobs are newest first."""
+    """The subject of the page. ``by_kind`` has every kind of ours; jobs are newest first."""
 
     now: datetime
     by_kind: Mapping[str, tuple[Entity, ...]]
@@ -39,35 +39,37 @@ class Scope:
     @property
     def jobs(self) -> tuple[Entity, ...]:
         """Loads and merges, the newest first."""
-        return newest_first([one for kind in JOB_KINDS for one in self.by_kind[kind]])
+        return newest_first([job for kind in JOB_KINDS for job in self.by_kind[kind]])
 
     @property
     def namespaces(self) -> tuple[str, ...]:
         """Those that any object is in."""
-        return tuple(sorted({one.namespace for found in self.by_kind.values() for one in found if one.namespace}))
+        return tuple(
+            sorted({entity.namespace for entities in self.by_kind.values() for entity in entities if entity.namespace})
+        )
 
 
 def look_at(entities: Iterable[Entity], now: datetime) -> Scope:
     """The scope of these objects, without dry runs: a page about what merges did must not show what none has done."""
-    found = tuple(
+    shown = tuple(
         entity for entity in entities if not (entity.kind == "MergeJob" and entity.look("spec.dryRun") is True)
     )
-    by_kind = {kind: tuple(one for one in found if one.kind == kind) for kind in PLURALS}
-    return Scope(now=now, by_kind=by_kind, problems=find_problems(found))
+    by_kind = {kind: tuple(entity for entity in shown if entity.kind == kind) for kind in PLURALS}
+    return Scope(now=now, by_kind=by_kind, problems=find_problems(shown))
 
 
 def newest_first(entities: Iterable[Entity]) -> tuple[Entity, ...]:
     """By the time of creation; those without one last."""
-    return tuple(sorted(entities, key=lambda one: (-(one.created or _LONG_AGO).timestamp(), one.key)))
+    return tuple(sorted(entities, key=lambda entity: (-(entity.created or _LONG_AGO).timestamp(), entity.key)))
 
 
 def by_table(entities: Iterable[Entity]) -> Mapping[TableKey, list[Entity]]:
     """The objects of each table, in their order."""
-    found: defaultdict[TableKey, list[Entity]] = defaultdict(list)
+    tables: defaultdict[TableKey, list[Entity]] = defaultdict(list)
     for entity in entities:
         if entity.table:
-            found[TableKey(namespace=entity.namespace, name=entity.table)].append(entity)
-    return found
+            tables[TableKey(namespace=entity.namespace, name=entity.table)].append(entity)
+    return tables
 
 
 def job_state(job: Entity) -> str:
@@ -76,5 +78,5 @@ def job_state(job: Entity) -> str:
         return "Failed"
     if job.is_so("Complete"):
         return "Complete"
-    found = job.condition("Progressing")
-    return (found.reason if found is not None else "") or job.text("status.reason")
+    progress = job.condition("Progressing")
+    return (progress.reason if progress is not None else "") or job.text("status.reason")

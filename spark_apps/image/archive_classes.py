@@ -85,10 +85,10 @@ def connect(gateway: subprocess.Popen[bytes], connection: Path) -> None:
         if gateway.poll() is not None or time.monotonic() > end:
             raise SystemExit("the JVM did not start")
         time.sleep(0.1)
-    with connection.open("rb") as told:
-        port, length = struct.unpack("!ii", told.read(8))
+    with connection.open("rb") as connected:
+        port, length = struct.unpack("!ii", connected.read(8))
         os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-        os.environ["PYSPARK_GATEWAY_SECRET"] = told.read(length).decode()
+        os.environ["PYSPARK_GATEWAY_SECRET"] = connected.read(length).decode()
 
 
 def exercise(folder: Path) -> None:

@@ -61,14 +61,14 @@ class ByteCache(Generic[Key, Value]):
         ``fits``: whether a value that is there is the one that is meant; it is made again when not.
         """
         with self._lock:
-            found = self._kept.get(key)
-        if found is not None and fits is not None and not fits(found):
-            found = None
+            value = self._kept.get(key)
+        if value is not None and fits is not None and not fits(value):
+            value = None
         with self._lock:
-            self._hits += found is not None
-            self._misses += found is None
-        if found is not None:
-            return found
+            self._hits += value is not None
+            self._misses += value is None
+        if value is not None:
+            return value
         made = make()
         self.put(key, made)
         return made
@@ -115,7 +115,7 @@ class ContentCache(Generic[Value]):
         )
 
     def get(self, content: bytes, make: Callable[[], Value], form: str = "") -> Value:
-        """What ``make`` makes of ``content``, read as ``form``; what it raises is not remembered."""
+        """Return the value that ``make`` builds of ``content``, read as ``form``; an error is not remembered."""
         made = self._kept.get(
             _ends(content, form), lambda: _Made(content, make()), lambda known: bool(known.content == content)
         )

@@ -71,15 +71,15 @@ def find_cause(error: BaseException) -> Cause | None:
     """The cause of ``error``, when it or an error behind it tells that something ran out or that the JVM is gone."""
     if isinstance(error, UserError) and error.reason in (Reason.OUT_OF_MEMORY, Reason.DISK_FULL, Reason.JVM_LOST):
         return Cause(error.reason, str(error))
-    found = [one for one in _chain(error) if not isinstance(one, UserError)]
-    told = next((cause for one in found if (cause := _told_by(one))), None)
-    if told is None and (any(map(is_jvm_lost, found)) or _ended_with(error)):
-        return _lost_jvm(next((one for one in found if isinstance(one, JvmEnded)), None))
-    return told
+    chain = [link for link in _chain(error) if not isinstance(link, UserError)]
+    named = next((cause for link in chain if (cause := _cause_of(link))), None)
+    if named is None and (any(map(is_jvm_lost, chain)) or _ended_with(error)):
+        return _lost_jvm(next((link for link in chain if isinstance(link, JvmEnded)), None))
+    return named
 
 
 def is_jvm_lost(error: BaseException) -> bool:
-    """Whether ``error`` says that nobody answers for the JVM."""
+    """Return whether ``error`` says that nobody answers for the JVM."""
     if isinstance(error, JvmEnded | Py4JNetworkError):
         return True
     if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
@@ -97,7 +97,7 @@ def no_room(error: OSError, place: str = "") -> DependencyUnavailable:
 
 
 def first_lines(error: BaseException) -> str:
-    """What ``error`` says, in one line and without the stack of the JVM."""
+    """Return the message of ``error``, in one line and without the stack of the JVM."""
     lines = [line.strip() for line in (_text(error) or "").splitlines() if not line.lstrip().startswith("at ")]
     causes = [line for line in lines[2:] if line.startswith("Caused by: ")]
     return " ".join(line for line in (*lines[:2], *causes[-1:]) if line) or type(error).__name__
@@ -116,16 +116,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
 
 
-def _told_by(error: BaseException) -> Cause | None:
+def _cause_of(error: BaseException) -> Cause | None:
     if isinstance(error, MemoryError):
         return _no_memory(str(error) or "MemoryError", "driver", heap=False)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return Cause(Reason.DISK_FULL, _no_room_text(os.strerror(error.errno), str(error.filename or "")))
     text = _text(error) or ""
-    if found := _NO_MEMORY.search(text):
-        what = found["what"] or found["python"] or f"it ended with exit code {found['code']}"
+    if match := _NO_MEMORY.search(text):
+        what = match["what"] or match["python"] or f"it ended with exit code {match['code']}"
         who = "executor" if _EXECUTOR.search(text) else "driver"
-        return _no_memory(what, who, heap=not (found["code"] == "137" or _BESIDE_THE_HEAP.search(what)))
+        return _no_memory(what, who, heap=not (match["code"] == "137" or _BESIDE_THE_HEAP.search(what)))
     if refused := _S3.search(text):
         return _refused_by_s3(refused)
     if full := _NO_ROOM_TEXT.search(text):
@@ -133,16 +133,16 @@ def _told_by(error: BaseException) -> Cause | None:
     return None
 
 
-def _refused_by_s3(found: re.Match[str]) -> Cause:
+def _refused_by_s3(match: re.Match[str]) -> Cause:
     """Only the code is told: the rest of an answer may quote what was signed."""
-    place = f" for '{found['key']}' in bucket '{found['bucket']}'" if found["bucket"] else ""
-    is_full = int(found["status"] or 0) == _S3_FULL
-    code = _WORD.sub("_", found["name"]).upper() if found["name"] else found["code"]
-    if (code, found["status"], found["operation"]) == ("UNKNOWN", "400", "HeadObject"):
+    place = f" for '{match['key']}' in bucket '{match['bucket']}'" if match["bucket"] else ""
+    is_full = int(match["status"] or 0) == _S3_FULL
+    code = _WORD.sub("_", match["name"]).upper() if match["name"] else match["code"]
+    if (code, match["status"], match["operation"]) == ("UNKNOWN", "400", "HeadObject"):
         code = "EXPIRED_TOKEN"  # an answer to HEAD has no body that says so
     way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(code, _WAIT)
-    said = f"{code} {found['status']}" if found["status"] else code
-    return Cause(_s3_reason(code, is_full=is_full), f"S3 answered {said} to {found['operation']}{place}: {way_out}")
+    answer = f"{code} {match['status']}" if match["status"] else code
+    return Cause(_s3_reason(code, is_full=is_full), f"S3 answered {answer} to {match['operation']}{place}: {way_out}")
 
 
 def _s3_reason(code: str, *, is_full: bool) -> Reason:
@@ -152,7 +152,7 @@ def _s3_reason(code: str, *, is_full: bool) -> Reason:
 
 
 def _ended_with(error: BaseException) -> bool:
-    """Whether the JVM of this process has ended: whatever a library makes of that, it is no fault of its own."""
+    """Return whether the JVM of this process has ended: whatever a library makes of that, it is no fault of its own."""
     return not isinstance(error, SkipstoneError) and jvm_exit_code(launched_jvm(), seconds=0.0) is not None
 
 

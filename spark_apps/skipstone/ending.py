@@ -34,7 +34,7 @@ def end_with(run: Callable[[], int]) -> NoReturn:
 
 
 def _code_of(end: SystemExit) -> int:
-    """What the interpreter makes of it: a message, which it prints, is 1."""
+    """Return the interpreter's exit code: a message, which it prints, is 1."""
     if end.code is None:
         return 0
     return end.code if isinstance(end.code, int) else 1

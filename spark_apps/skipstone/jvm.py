@@ -61,11 +61,11 @@ class StartedJvm:
             if self.process.poll() is not None:
                 raise JvmEnded(self.process.returncode)
             time.sleep(_POLL_SECONDS)
-        told = self.connection.read_bytes()
-        port, length = struct.unpack_from("!ii", told)
+        answer = self.connection.read_bytes()
+        port, length = struct.unpack_from("!ii", answer)
         self.connection.unlink()
         self.connection.parent.rmdir()
-        return {PORT: str(port), SECRET: told[8 : 8 + length].decode()}
+        return {PORT: str(port), SECRET: answer[8 : 8 + length].decode()}
 
 
 def event_log_folder(run_id: str) -> Path:
@@ -91,11 +91,11 @@ def find_java_problem(environment: Mapping[str, str]) -> str | None:
 def _java_version(java: Path) -> int | None:
     """The number of a release as the file beside ``bin`` tells it: 17 for "17.0.15", 8 for "1.8.0_402"."""
     try:
-        told = (java.parents[1] / "release").read_text()
+        text = (java.parents[1] / "release").read_text()
     except (OSError, IndexError):
         return None
-    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def start_jvm() -> None:

@@ -52,17 +52,17 @@ class LakeReader:
 
     def read(self, request: ReadRequest) -> pa.Table:
         """The rows."""
-        with _told():
+        with _lake_errors():
             return read(self._load(request), request.columns, request.where, _options(request))
 
     def explain(self, request: ReadRequest) -> str:
-        """What ``read`` would read, and by which indexes."""
-        with _told():
+        """Return a text on the files that ``read`` would read, and the indexes it would use."""
+        with _lake_errors():
             return explain(self._load(request), request.where, _options(request), request.columns)
 
     def count_files(self, request: ReadRequest) -> tuple[int, int]:
         """How many files ``read`` would open, and how many there are."""
-        with _told():
+        with _lake_errors():
             plan = plan_read(self._load(request), request.where, _options(request), request.columns)
             return plan.funnel.read, plan.funnel.total
 
@@ -89,7 +89,7 @@ def _options(request: ReadRequest) -> ReadOptions:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _lake_errors() -> Iterator[None]:
     try:
         yield
     except (BadSpec, DependencyUnavailable) as error:

@@ -29,22 +29,22 @@ Result = TypeVar("Result")
 def at_once(
     work: Callable[[Item], Result], items: Sequence[Item], *, patience_seconds: float = PATIENCE_SECONDS
 ) -> list[Result]:
-    """What ``work`` makes of each item, in their order. Raises what ``work`` raises, when all threads are done."""
-    begin, found = time.monotonic(), list[Result]()
+    """Return the results of ``work`` in the order of items. Raises as ``work`` does, when all threads are done."""
+    begin, results = time.monotonic(), list[Result]()
     for number, item in enumerate(items):
         passed = time.monotonic() - begin
         if passed >= patience_seconds and passed >= number * _SOON_SECONDS:
-            return found + _in_threads(work, items[number:])
-        found.append(work(item))
-    return found
+            return results + _in_threads(work, items[number:])
+        results.append(work(item))
+    return results
 
 
 def _in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     begun = [_threads().submit(work, item) for item in items]
-    failed = [error for one in begun if (error := one.exception()) is not None]
+    failed = [error for future in begun if (error := future.exception()) is not None]
     if failed:
         raise failed[0]
-    return [one.result() for one in begun]
+    return [future.result() for future in begun]
 
 
 @cache

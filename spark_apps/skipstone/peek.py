@@ -20,10 +20,10 @@ def request_path(environment: Mapping[str, str]) -> Path:
 
 
 def may_do_without_spark(environment: Mapping[str, str]) -> bool:
-    """Whether the request is to load or merge files of any format but Orc, or to merge the change feed of a tool: the
-    driver may be able to do it all by itself.
+    """Return whether the driver may be able to do all of the request by itself.
 
-    Unless the Warehouse wants Spark for all work. Files that are registered are never read by Spark.
+    The request loads or merges files of another format than Orc, or merges the change feed of a tool, and the
+    Warehouse does not want Spark for all work. Files that are registered are never read by Spark.
     """
     try:
         request = json.loads(request_path(environment).read_text())

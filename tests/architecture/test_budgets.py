@@ -21,9 +21,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def modules(package: Path) -> list[Path]:
-    found = sorted(package.rglob("*.py"))
-    assert found, f"no modules in {package}: the budget would be kept by nothing"
-    return found
+    paths = sorted(package.rglob("*.py"))
+    assert paths, f"no modules in {package}: the budget would be kept by nothing"
+    return paths
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:

@@ -40,7 +40,9 @@ def modules() -> Iterator[tuple[str, set[str]]]:
 def _opened_to_write(node: ast.AST) -> Iterator[str]:
     """``open`` with a mode for writing, in any spelling."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "open":
-        modes = [value.value for value in (*node.args, *(one.value for one in node.keywords)) if _is_text(value)]
+        modes = [
+            value.value for value in (*node.args, *(keyword.value for keyword in node.keywords)) if _is_text(value)
+        ]
         if any(mode[0] in "wax" and set(mode) <= set("waxbt+") for mode in modes if mode):
             yield "open to write"
 
@@ -54,5 +56,5 @@ def test_one_module_makes_the_file_io_of_tables() -> None:
 
 
 def test_files_are_written_through_it() -> None:
-    found = {name for name, used in modules() if used & (WRITES | {"open to write"})}
-    assert found <= MAY_WRITE.keys()
+    writers = {name for name, used in modules() if used & (WRITES | {"open to write"})}
+    assert writers <= MAY_WRITE.keys()

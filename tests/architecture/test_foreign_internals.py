@@ -31,13 +31,13 @@ DOCUMENTED = {"_exit", "_value_", "_replace", "_abc_impl"}
 
 
 def modules() -> list[str]:
-    found = [
+    names = [
         ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
         for package, folder in SOURCES.items()
         for path in sorted((folder / package).rglob("*.py"))
     ]
-    assert len(found) > 100
-    return [name for name in found if not name.startswith("skipstone.compat")]
+    assert len(names) > 100
+    return [name for name in names if not name.startswith("skipstone.compat")]
 
 
 def source_of(module: str) -> ast.Module:
@@ -57,10 +57,10 @@ def reached_into(tree: ast.Module) -> Iterator[str]:
             if ast.unparse(node.value) not in ("self", "cls", "super()"):
                 yield f"{ast.unparse(node)} in line {node.lineno}"
         elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith(OURS):
-            names = [f"{node.module}.{one.name}" for one in node.names]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name for name in names if any(is_private(part) for part in name.split(".")))
         elif isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
+            names = [alias.name for alias in node.names]
             yield from (name for name in names if any(is_private(part) for part in name.split(".")))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr"):
             name = node.args[1]
@@ -104,8 +104,8 @@ def named_in_the_jvm(tree: ast.Module) -> Iterator[str]:
 def clients(tree: ast.Module) -> Iterator[str]:
     """Modules of the Kubernetes client that the module imports."""
     for node in ast.walk(tree):
-        found = node.names if isinstance(node, ast.Import) else ()
-        names = [str(node.module)] if isinstance(node, ast.ImportFrom) else [one.name for one in found]
+        aliases = node.names if isinstance(node, ast.Import) else ()
+        names = [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in aliases]
         yield from (name for name in names if name.split(".")[0] == "kubernetes")
 
 
@@ -121,11 +121,11 @@ def own_names(tree: ast.Module) -> set[str]:
 
 def test_no_module_reaches_into_objects() -> None:
     trees = {module: source_of(module) for module in modules()}
-    found = {
-        module: [one for one in reached_into(tree) if one.split(" in ")[0].split(".")[-1] not in own_names(tree)]
+    reached = {
+        module: [name for name in reached_into(tree) if name.split(" in ")[0].split(".")[-1] not in own_names(tree)]
         for module, tree in trees.items()
     }
-    assert {module: names for module, names in found.items() if names} == {}
+    assert {module: names for module, names in reached.items() if names} == {}
 
 
 def test_no_subclass_uses_private_names_of_a_foreign_class() -> None:
@@ -142,13 +142,17 @@ def test_no_subclass_uses_private_names_of_a_foreign_class() -> None:
 
 def test_no_module_names_a_class_in_the_jvm() -> None:
     """They are declared with their methods, and looked up by ``tests/spark/test_foreign_names.py``."""
-    found = {module: [*named_in_the_jvm(source_of(module))] for module in modules()}
-    assert {module: names for module, names in found.items() if names} == {}
+    named = {module: [*named_in_the_jvm(source_of(module))] for module in modules()}
+    assert {module: names for module, names in named.items() if names} == {}
 
 
 def test_every_node_of_a_plan_that_is_looked_for_is_listed() -> None:
     """The list is looked up in a real JVM too."""
-    plans = [one for one in modules() if one.startswith("skipstone.query.plans.") and not one.endswith(".refusals")]
+    plans = [
+        module
+        for module in modules()
+        if module.startswith("skipstone.query.plans.") and not module.endswith(".refusals")
+    ]
     texts = {
         node.value
         for module in plans
@@ -160,8 +164,8 @@ def test_every_node_of_a_plan_that_is_looked_for_is_listed() -> None:
 
 
 def test_one_module_of_the_operator_and_one_room_of_the_command_line_use_the_kubernetes_client() -> None:
-    found = {module for module in modules() if [*clients(source_of(module))]}
-    assert found == {
+    users = {module for module in modules() if [*clients(source_of(module))]}
+    assert users == {
         "skipstone_operator.adapters.connection",
         "skipstone_cli.cluster.kubeconfig",
         "skipstone_cli.cluster.transport",
@@ -179,6 +183,6 @@ def test_the_rule_sees_what_it_forbids() -> None:
         "from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\ngetattr(spark, '_jvm')\n"
         "from typer._click.core import Command\nimport typer._click"
     )
-    found = ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm", "spark._jvm in line 2"]
-    found += ["typer._click", "typer._click.core.Command"]
-    assert sorted(reached_into(tree)) == found
+    expected = ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm", "spark._jvm in line 2"]
+    expected += ["typer._click", "typer._click.core.Command"]
+    assert sorted(reached_into(tree)) == expected

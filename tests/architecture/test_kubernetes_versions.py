@@ -18,14 +18,14 @@ PROMISE = re.compile(r"Kubernetes (1\.\d+)(?:\.\d+)?")
 
 def texts() -> list[Path]:
     """Everything that tells somebody which Kubernetes Skipstone needs."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "charts").rglob("*.*")]
-    return [path for path in [*found, *(ROOT / "operator").rglob("*.py")] if path.is_file()]
+    paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "charts").rglob("*.*")]
+    return [path for path in [*paths, *(ROOT / "operator").rglob("*.py")] if path.is_file()]
 
 
 def test_the_guide_says_what_was_checked_the_release_of_the_cluster_in_any_case() -> None:
     guide = " ".join((ROOT / "docs/operations.md").read_text().split())
-    (said,) = re.findall(r"is checked with Kubernetes ([\d., and]+)\. ", guide)
-    checked = re.findall(r"[\d.]+", said)
+    (listed,) = re.findall(r"is checked with Kubernetes ([\d., and]+)\. ", guide)
+    checked = re.findall(r"[\d.]+", listed)
     assert read_releases()[""].removeprefix("v") in checked
     assert [version for version in checked if version not in PINNED] == []
 
@@ -44,14 +44,14 @@ def test_the_chart_installs_on_the_oldest_release_that_is_checked_and_on_none_be
 def test_no_text_names_a_release_that_is_not_checked() -> None:
     checked = {version.rpartition(".")[0] for version in PINNED}
     named = {str(path.relative_to(ROOT)): set(PROMISE.findall(path.read_text())) for path in texts()}
-    assert {name: found - checked for name, found in named.items() if found - checked} == {}
+    assert {name: releases - checked for name, releases in named.items() if releases - checked} == {}
 
 
 def test_what_is_needed_at_least_is_the_oldest_release_that_is_checked() -> None:
     at_least = {
-        (str(path.relative_to(ROOT)), found)
+        (str(path.relative_to(ROOT)), release)
         for path in texts()
-        for found in re.findall(r"Kubernetes (1\.\d+) or (?:newer|later)", path.read_text())
+        for release in re.findall(r"Kubernetes (1\.\d+) or (?:newer|later)", path.read_text())
     }
     assert at_least
-    assert {found for _, found in at_least} == {OLDEST}, at_least
+    assert {release for _, release in at_least} == {OLDEST}, at_least

@@ -20,6 +20,9 @@ PLANES = {
     "command line": (CORE, ROOT / "cli" / "skipstone_cli", ROOT / "local" / "skipstone_local"),
 }
 
+#: Names that fit any value.
+VAGUE = frozenset({"one", "found", "told", "said"})
+
 
 @pytest.mark.parametrize("plane", PLANES)
 def test_no_two_public_classes_share_a_name(plane: str) -> None:
@@ -29,7 +32,37 @@ def test_no_two_public_classes_share_a_name(plane: str) -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(str(path.relative_to(ROOT)))
     assert len(homes) > 100
-    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def _rooms() -> dict[str, list[Path]]:
+    """The modules of each room of each package, and those beside the rooms, by the folder."""
+    rooms: defaultdict[str, list[Path]] = defaultdict(list)
+    for package in (
+        *(package for packages in PLANES.values() for package in packages),
+        ROOT / "demo",
+        ROOT / "release",
+    ):
+        for path in package.rglob("*.py"):
+            room = package / path.relative_to(package).parts[0]
+            rooms[str((room if room.is_dir() else package).relative_to(ROOT))].append(path)
+    return dict(rooms)
+
+
+def _vague(tree: ast.Module) -> set[str]:
+    """Names of variables and parameters that say nothing about the value."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return (names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}) & VAGUE
+
+
+@pytest.mark.parametrize("room", sorted(_rooms()))
+def test_a_variable_is_named_after_its_value(room: str) -> None:
+    modules = {str(path.relative_to(ROOT)): _vague(ast.parse(path.read_text())) for path in _rooms()[room]}
+    assert {path: names for path, names in modules.items() if names} == {}
+
+
+def test_the_rule_sees_vague_names() -> None:
+    assert _vague(ast.parse("[one for one in rows]\nfor told in rows:\n    found = told\ndef f(said): ...")) == VAGUE
 
 
 def _replaced() -> frozenset[str]:

@@ -24,7 +24,7 @@ def fixed_tuple(annotation: ast.expr | None) -> list[str]:
         return fixed_tuple(annotation.left) or fixed_tuple(annotation.right)
     if not isinstance(annotation, ast.Subscript) or ast.unparse(annotation.value) != "tuple":
         return []
-    types = [ast.unparse(one) for one in getattr(annotation.slice, "elts", [])]
+    types = [ast.unparse(element) for element in getattr(annotation.slice, "elts", [])]
     return [] if "..." in types else types
 
 
@@ -43,33 +43,33 @@ def tuple_aliases(tree: ast.Module) -> set[str]:
 
 def unpacked(function: Function) -> set[str]:
     """The names that the function takes apart by assignment."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(function):
         for target in node.targets if isinstance(node, ast.Assign) else ():
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
-            found |= {of.id for into, of in pairs if isinstance(into, ast.Tuple) and isinstance(of, ast.Name)}
-    return found
+            names |= {of.id for into, of in pairs if isinstance(into, ast.Tuple) and isinstance(of, ast.Name)}
+    return names
 
 
 def packed_parameters(tree: ast.Module, aliases: Container[str] = ()) -> Iterator[str]:
     """Parameters that are or hold tuples of different types, or are tuples that the function unpacks."""
     for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
         taken = unpacked(function)
-        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
-            types = fixed_tuple(one.annotation)
-            packed = one.annotation is not None and packed_items(one.annotation, aliases)
-            if packed or (types and one.arg in taken):
-                yield f"{function.name}({one.arg})"
+        for parameter in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+            types = fixed_tuple(parameter.annotation)
+            packed = parameter.annotation is not None and packed_items(parameter.annotation, aliases)
+            if packed or (types and parameter.arg in taken):
+                yield f"{function.name}({parameter.arg})"
 
 
 def test_parameters_are_not_packed_into_tuples() -> None:
     paths = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
     modules = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
     aliases = {name for tree in modules.values() for name in tuple_aliases(tree)}
-    found = {path: list(packed_parameters(tree, aliases)) for path, tree in modules.items()}
-    assert {path: names for path, names in found.items() if names} == {}
+    offenders = {path: list(packed_parameters(tree, aliases)) for path, tree in modules.items()}
+    assert {path: names for path, names in offenders.items() if names} == {}
 
 
 def test_the_rule_sees_what_it_forbids() -> None:

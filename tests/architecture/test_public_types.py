@@ -35,8 +35,8 @@ def parts(hint: Any) -> Iterator[Any]:
     yield hint
     if get_origin(hint) is not np.ndarray:
         for inner in get_args(hint):
-            for one in inner if isinstance(inner, list) else [inner]:
-                yield from parts(one)
+            for part in inner if isinstance(inner, list) else [inner]:
+                yield from parts(part)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -49,12 +49,12 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
                 yield f"{kind.__qualname__}.{name}", function
 
 
-def signatures(one: Any, name: str, seen: set[type]) -> Iterator[tuple[str, Any]]:
+def signatures(called: Any, name: str, seen: set[type]) -> Iterator[tuple[str, Any]]:
     """Every type in the signature of a call or in those of a class, and in the classes of ours that they name."""
-    if isinstance(one, type) and one in seen:
+    if isinstance(called, type) and called in seen:
         return
-    seen |= {one} if isinstance(one, type) else set()
-    for label, member in members(one) if isinstance(one, type) else [(name, one)]:
+    seen |= {called} if isinstance(called, type) else set()
+    for label, member in members(called) if isinstance(called, type) else [(name, called)]:
         for argument, hint in get_type_hints(member, localns=ELSEWHERE).items():
             if isinstance(member, type) and argument.startswith("_"):
                 continue
@@ -64,8 +64,8 @@ def signatures(one: Any, name: str, seen: set[type]) -> Iterator[tuple[str, Any]
                     yield from signatures(part, part.__qualname__, seen)
 
 
-def untyped(one: Any, name: str, seen: set[type]) -> list[str]:
-    return sorted({label for label, part in signatures(one, name, seen) if part is Any})
+def untyped(called: Any, name: str, seen: set[type]) -> list[str]:
+    return sorted({label for label, part in signatures(called, name, seen) if part is Any})
 
 
 def test_no_public_signature_says_any() -> None:

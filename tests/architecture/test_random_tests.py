@@ -20,7 +20,7 @@ def timed(tree: ast.Module) -> Iterator[int]:
     """Lines of settings that set a deadline, or that list health checks and keep the one for slow cases."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings"):
-            given = {one.arg: ast.unparse(one.value) for one in node.keywords}
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
             if given.get("deadline", "None") != "None" or "too_slow" not in given.get(
                 "suppress_health_check", "too_slow"
             ):
@@ -37,8 +37,10 @@ def test_the_same_random_cases_are_tried_everywhere_but_in_a_soak() -> None:
 
 
 def test_no_settings_measure_time() -> None:
-    found = {str(path.relative_to(TESTS)): list(timed(ast.parse(path.read_text()))) for path in TESTS.rglob("*.py")}
-    assert {path: lines for path, lines in found.items() if lines} == {}
+    timed_lines = {
+        str(path.relative_to(TESTS)): list(timed(ast.parse(path.read_text()))) for path in TESTS.rglob("*.py")
+    }
+    assert {path: lines for path, lines in timed_lines.items() if lines} == {}
 
 
 def test_the_rule_sees_what_it_forbids() -> None:

@@ -56,7 +56,8 @@ def without_properties(tree: ast.Module) -> list[str]:
     return [
         ast.unparse(call)
         for call in named
-        if not (call.args or call.keywords) or any(isinstance(one, ast.Dict) and not one.keys for one in call.args)
+        if not (call.args or call.keywords)
+        or any(isinstance(argument, ast.Dict) and not argument.keys for argument in call.args)
     ]
 
 
@@ -65,7 +66,7 @@ def test_only_these_take_a_warehouse_for_a_directory() -> None:
 
 
 def test_no_file_io_is_made_without_properties() -> None:
-    assert {name: found for name, tree in modules() if (found := without_properties(tree))} == {}
+    assert {name: calls for name, tree in modules() if (calls := without_properties(tree))} == {}
 
 
 def test_the_rules_see_what_they_forbid() -> None:

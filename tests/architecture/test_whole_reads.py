@@ -22,19 +22,19 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 def aliases(tree: ast.Module) -> set[str]:
     """What a module calls the libraries."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
-    return {one.asname or one.name for node in imports for one in node.names if one.name in LIBRARIES}
+    return {alias.asname or alias.name for node in imports for alias in node.names if alias.name in LIBRARIES}
 
 
 def ways_to_rows(tree: ast.Module) -> set[str]:
     """The names in ``tree`` by which rows can be read."""
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     ours = aliases(tree)
-    found = {node.attr for node in attributes if node.attr in WAYS and ast.unparse(node.value) in ours}
+    ways = {node.attr for node in attributes if node.attr in WAYS and ast.unparse(node.value) in ours}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in LIBRARIES]
-    found |= {one.name for node in imports for one in node.names}
-    return found | {node.attr for node in attributes if node.attr in SCANS and aliases(tree)}
+    ways |= {alias.name for node in imports for alias in node.names}
+    return ways | {node.attr for node in attributes if node.attr in SCANS and aliases(tree)}
 
 
 def test_one_module_reads_rows_of_parquet_files() -> None:
-    found = {name: ways for name, tree in modules() if (ways := ways_to_rows(tree))}
-    assert found.keys() == {READER}, found
+    readers = {name: ways for name, tree in modules() if (ways := ways_to_rows(tree))}
+    assert readers.keys() == {READER}, readers

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from skipstone.compat import catalyst, icebergjava, java, partitioning, physical
 from skipstone.compat.java import DESCRIBED, JavaName, JavaObject, Jvm, ScalaName, class_named, type_named
-from skipstone.compat.methods import said_of
+from skipstone.compat.methods import values_at
 
 
 def is_named(one: object) -> bool:
@@ -112,4 +112,4 @@ def test_a_method_that_is_not_there_is_seen(jvm: Jvm, monkeypatch: pytest.Monkey
 def test_answers_of_any_length_arrive_as_they_are(jvm: Jvm) -> None:
     for text in ("", "short", "q" * 6_000, "long é☃ \U0001f600" * 5_000, "short again", "\U0001f600" * 12_001):
         java_text = class_named(jvm, "java.lang.StringBuilder")(text)
-        assert said_of(jvm, java_text, ((JavaObject.toString,),)) == [text]
+        assert values_at(jvm, java_text, ((JavaObject.toString,),)) == [text]

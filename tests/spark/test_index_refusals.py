@@ -171,7 +171,7 @@ def test_a_name_that_another_table_has_is_left_alone(lake: Lake) -> None:
     identifier = lake.index_table(K).identifier
     lake.catalog.drop_table(identifier)
     foreign = lake.catalog.create_table(identifier, rows().schema)
-    with pytest.raises(BadSpec, match="exists and is no index table; rename or drop it") as error:
+    with pytest.raises(BadSpec, match="exists and is not an index table; rename or drop it") as error:
         lake.reindex(K)
     assert error.value.reason is Reason.RESOURCE_CONFLICT
     assert lake.catalog.load_table(identifier).metadata.table_uuid == foreign.metadata.table_uuid

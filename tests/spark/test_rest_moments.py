@@ -134,11 +134,11 @@ def test_a_ref_that_somebody_makes_at_any_moment_of_an_expiry_keeps_its_rows(
         if made:
             assert rows_of(now, "kept") == [1, 2, 3]
         assert rows_of(now, "main") == [1, 1, 2, 2, 3, 3]
-        if done.told:
+        if done.notes:
             put_back += 1
-            assert f"The {kind} 'kept' was made on the snapshot {oldest} while that expired; it names" in done.told[0]
+            assert f"The {kind} 'kept' was made on the snapshot {oldest} while that expired; it names" in done.notes[0]
         assert not notes(home)
-        assert expire(table).told == ()
+        assert expire(table).notes == ()
         assert rows_of(catalog.load_table(NAME), "main") == [1, 1, 2, 2, 3, 3]
         catalog.drop_table(NAME)
         if len(seen) < number:
@@ -169,7 +169,7 @@ def test_a_ref_is_put_back_by_the_next_run_when_the_first_one_dies_after_its_com
     proxy.rules.clear()
     assert "kept" not in catalog.load_table(NAME).metadata.refs
     append(catalog.load_table(NAME), ROWS)
-    assert len(expire(table).told) == 1
+    assert len(expire(table).notes) == 1
     assert rows_of(catalog.load_table(NAME), "kept") == [1, 2, 3]
     assert not notes(home)
 
@@ -191,7 +191,7 @@ def test_files_stay_when_the_metadata_before_the_expiry_is_not_listed_any_more(
     proxy.rules.append(rule)
     done = expire(table)
     assert done.snapshots >= 1
-    assert any("cannot be seen" in said for said in done.told), done
+    assert any("cannot be seen" in said for said in done.notes), done
     assert Path(plain_location(oldest.manifest_list)).exists()
     assert not notes(home)
 
@@ -275,7 +275,7 @@ def test_an_expiry_keeps_files_that_another_table_uses(catalog: Catalog, home: W
     table.overwrite(ROWS)
     done = expire(table)
     assert done.snapshots
-    assert [said.partition(" of ")[0] for said in done.told] == ["ns.other uses 1 file"]
+    assert [said.partition(" of ")[0] for said in done.notes] == ["ns.other uses 1 file"]
     assert [Path(plain_location(path)).exists() for path in (shared, alone)] == [True, False]
     assert other.refresh().scan().count() == 3
     catalog.drop_table(("ns", "other"))

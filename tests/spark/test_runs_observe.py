@@ -97,7 +97,7 @@ def test_a_table_whose_manifests_are_cut_off_says_which_file_to_restore(
     bad, good = observe(warehouse, observed("broken"), observed("good")).table_states
     path.write_bytes(whole)
     assert (bad.problem, good.problem, good.rows) == (Reason.STORAGE_UNAVAILABLE, None, 3)
-    assert f"{path.name} is no whole Avro file" in (bad.message or "")
+    assert f"{path.name} is not a whole Avro file" in (bad.message or "")
     assert (bad.message or "").endswith("; restore the file.")
 
 

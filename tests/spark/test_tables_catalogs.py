@@ -362,9 +362,9 @@ def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(
 @pytest.mark.parametrize(
     ("uri", "reason", "said"),
     [
-        ("not a url", Reason.INVALID_SPEC, "is no SQLAlchemy URL"),
+        ("not a url", Reason.INVALID_SPEC, "is not an SQLAlchemy URL"),
         ("mysql://h/db", Reason.INVALID_SPEC, "use sqlite or postgresql"),
-        ("secret with blanks", Reason.INVALID_SPEC, "is no SQLAlchemy URL"),
+        ("secret with blanks", Reason.INVALID_SPEC, "is not an SQLAlchemy URL"),
         ("postgresql://u:secret@h/db", Reason.INVALID_SPEC, "put it into the Secret"),
         ("postgresql://u:se/secret@h/db", Reason.INVALID_SPEC, "put it into the Secret"),
         ("postgresql://h/db?password=secret", Reason.INVALID_SPEC, "has a parameter that is not allowed"),

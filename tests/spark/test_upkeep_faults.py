@@ -381,7 +381,7 @@ def test_a_report_deletes_nothing_and_names_the_first(life: Life) -> None:
     policy = OrphanFilesPolicy(action=OrphanFilesAction.REPORT, older_than_seconds=60)
     for run in ("00000000-12345678-1", "00000000-12345678-2"):
         found = clean_orphans(site(life, run), policy)
-        assert (found.found, found.deleted) == (len(life.planted), 0)
+        assert (found.count, found.deleted) == (len(life.planted), 0)
         root = life.warehouse.root
         assert {f"{root}/{path}" for path in found.first} == life.planted
     life.check()

@@ -82,10 +82,10 @@ def test_a_file_that_another_table_took_over_stays(
     done = expire(life)
     assert (shared.exists(), alone.exists()) == (True, False)
     assert other.refresh().scan(snapshot_id=taken.snapshot_id).count() == 4
-    (said,) = done.told
+    (said,) = done.notes
     assert said.startswith("ns.other uses 1 file of snapshots that expired, such as ")
     assert shared.name in said
-    assert not expire(life).told
+    assert not expire(life).notes
 
 
 def test_a_table_that_takes_a_file_over_between_two_expiries_is_seen(life: Life) -> None:
@@ -96,12 +96,12 @@ def test_a_table_that_takes_a_file_over_between_two_expiries_is_seen(life: Life)
     (shared,) = files(life)
     other.add_files([f"file://{shared}"])
     life.rewrite()
-    assert expire(life).told
+    assert expire(life).notes
     assert shared.exists()
     life.catalog.drop_table(OTHER)
     life.other()
     life.rewrite()
-    assert not expire(life).told
+    assert not expire(life).notes
 
 
 def lists_of(table: Table) -> Iterator[Path]:
@@ -122,7 +122,7 @@ def test_files_stay_until_the_other_table_can_be_read(life: Life) -> None:
     assert shared.exists()
     assert alone.exists()
     place.write_bytes(whole)  # what the message says
-    assert expire(life).told
+    assert expire(life).notes
     assert (shared.exists(), alone.exists()) == (True, False)
 
 
@@ -133,7 +133,7 @@ def test_a_table_without_a_file_of_its_own_keeps_nobody_from_deleting(life: Life
     other.add_files([f"file://{shared}"])
     next(lists_of(other)).unlink()
     life.rewrite()
-    assert expire(life).told
+    assert expire(life).notes
     assert (shared.exists(), alone.exists()) == (True, False)
 
 
@@ -157,7 +157,7 @@ def test_a_record_that_is_torn_is_made_again(life: Life) -> None:
     (shared,) = files(life)
     other.add_files([f"file://{shared}"])
     life.rewrite()
-    assert expire(life).told
+    assert expire(life).notes
     assert shared.exists()
 
 

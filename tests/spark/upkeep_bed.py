@@ -251,7 +251,7 @@ class Life:
         cleaned = clean_orphans(site, policy)
         assert cleaned.deleted == len(self.recorded)
         self.planted -= self.recorded
-        assert cleaned.found == len(self.planted)
+        assert cleaned.count == len(self.planted)
         self.recorded = set(self.planted)
         self.check()
         return cleaned

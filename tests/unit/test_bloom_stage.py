@@ -216,7 +216,7 @@ def test_a_catalog_that_lists_no_indexes_does_not_keep_filters_from_being_asked(
 # --- what it costs ---
 
 
-def said_of(found: Pruned) -> tuple[LeftOut | None, str]:
+def refusal_of(found: Pruned) -> tuple[LeftOut | None, str]:
     one = stage(found, BLOOM)
     assert one.files_in == one.files_out
     return one.left_out, one.message
@@ -224,7 +224,7 @@ def said_of(found: Pruned) -> tuple[LeftOut | None, str]:
 
 def test_few_files_are_read_rather_than_asked(lake: Lake) -> None:
     scattered(lake, 2)
-    code, message = said_of(pruned(lake, source(lake, {"k": ["key-00001"]}), BLOOM))
+    code, message = refusal_of(pruned(lake, source(lake, {"k": ["key-00001"]}), BLOOM))
     assert (code, message) == (LeftOut.NO_GAIN, message)
     assert "takes no longer" in message
 
@@ -233,7 +233,7 @@ def test_tables_without_filters_are_told_by_a_few_footers(lake: Lake) -> None:
     lake.create(pa.schema([("k", pa.int64())]))
     add(lake, *([i, 1000 + i] for i in range(20)))
     with mock.patch.object(bloom, "open_data_file", side_effect=bloom.open_data_file) as opened:
-        code, message = said_of(pruned(lake, source(lake, {"k": [500]}), BLOOM))
+        code, message = refusal_of(pruned(lake, source(lake, {"k": [500]}), BLOOM))
     assert (code, message) == (LeftOut.NO_FILTERS, "none of 16 candidate files that were looked at has one")
     assert opened.call_count == 16
 
@@ -242,7 +242,7 @@ def test_keys_of_which_every_filter_holds_some_by_chance_are_found_out_by_two_fi
     scattered(lake, 8, **{BLOOM_BYTES: "32"})
     keys = [f"none-{i}" for i in range(3000)]
     with mock.patch.object(bloom, "open_data_file", side_effect=bloom.open_data_file) as opened:
-        code, message = said_of(pruned(lake, source(lake, {"k": keys}), BLOOM))
+        code, message = refusal_of(pruned(lake, source(lake, {"k": keys}), BLOOM))
     assert (code, message) == (LeftOut.NO_GAIN, "100 % of the files without any key would pass")
     assert opened.call_count == 2
 
@@ -251,7 +251,7 @@ def test_when_the_first_files_all_hold_keys_the_others_are_not_asked(lake: Lake)
     scattered(lake, 30)
     keys = [f"key-{i:05}" for i in range(30)]
     with mock.patch.object(bloom, "open_data_file", side_effect=bloom.open_data_file) as opened:
-        code, message = said_of(pruned(lake, source(lake, {"k": keys}), BLOOM))
+        code, message = refusal_of(pruned(lake, source(lake, {"k": keys}), BLOOM))
     assert code is LeftOut.NO_GAIN
     assert message.startswith("0 of 16 files were left out, the others would take")
     assert opened.call_count == 16
@@ -260,7 +260,7 @@ def test_when_the_first_files_all_hold_keys_the_others_are_not_asked(lake: Lake)
 def test_keys_that_are_too_many_to_be_looked_up_are_not(lake: Lake) -> None:
     scattered(lake, 6)
     with mock.patch.object(filters, "ASK_BYTES", 10**6):
-        code, message = said_of(pruned(lake, source(lake, {"k": ["b", "c"]}), BLOOM))
+        code, message = refusal_of(pruned(lake, source(lake, {"k": ["b", "c"]}), BLOOM))
     assert code is LeftOut.NO_GAIN
     assert "to save at most" in message
 

@@ -362,8 +362,8 @@ class TestKubeconfig:
         assert "cannot be reached" in sentence(server.run("status", KUBECONFIG=second), 3)
 
     @pytest.mark.parametrize(("text", "says"), [
-        ("{", "cannot be read"), ("- a", "is no kubeconfig"), ("clusters: 7", "is no kubeconfig"),
-        ("contexts: [{nam: a}]", "is no kubeconfig"), ("current-context: a", "has no context 'a'"),
+        ("{", "cannot be read"), ("- a", "is not a kubeconfig"), ("clusters: 7", "is not a kubeconfig"),
+        ("contexts: [{nam: a}]", "is not a kubeconfig"), ("current-context: a", "has no context 'a'"),
         ("kind: Config", "no current context"), ("", "no API server is configured"), ("\x00", "cannot be read"),
         ("[" * 3000, "cannot be read"),
         ("{current-context: a, contexts: [{name: a, context: {cluster: b}}]}", "names no cluster with a server"),
@@ -384,7 +384,7 @@ class TestKubeconfig:
         ("user", {"as": "bot", "as-groups": "devs"}, "wrong as-groups in user"),
         ("user", {"token": 12345}, "wrong token in user"), ("user", 7, "has no fields in user"),
         ("context", {"namespace": 7}, "wrong namespace in context"), ("cluster", {"proxy-url": 7}, "wrong proxy-url"),
-        ("cluster", {"server": "://"}, "is no address"), ("cluster", {"server": "ftp://x"}, "is no address"),
+        ("cluster", {"server": "://"}, "is not an address"), ("cluster", {"server": "ftp://x"}, "is not an address"),
     ])  # fmt: skip
     def test_what_kubectl_refuses_is_never_taken_for_another_user_or_namespace(
         self, server: StandIn, part: str, inner: Any, says: str

@@ -159,7 +159,7 @@ class TestTree:
         there = table()
         there["metadata"]["namespace"] = "pond"
         tree = tree_of(table(), there, warehouse(), index())
-        assert [(one.namespace, one.found, len(one.children[0].children)) for one in tree] == [
+        assert [(one.namespace, one.exists, len(one.children[0].children)) for one in tree] == [
             ("lake", True, 1),
             ("pond", False, 0),
         ]

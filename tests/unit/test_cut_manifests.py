@@ -29,7 +29,7 @@ from tests.unit.manifest_files import IO, at, data_file, local_path, written_man
 
 #: Enough entries that most cuts are within the blocks.
 _FILES = 6
-_REFUSED = r"is no whole Avro file|live entries where"
+_REFUSED = r"is not a whole Avro file|live entries where"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_list_that_is_cut_off_anywhere_is_refused(table: Table) -> None:
     assert len(read_manifest_list(PyArrowFileIO().new_input(str(path)))) == 3
     for end in set(range(len(whole))) - {without_blocks(whole)}:  # the header alone is the list of an empty table
         path.write_bytes(whole[:end])
-        with pytest.raises(ValueError, match="is no whole Avro file"):
+        with pytest.raises(ValueError, match="is not a whole Avro file"):
             read_manifest_list(PyArrowFileIO().new_input(str(path)))
 
 
@@ -145,9 +145,9 @@ def test_nothing_is_unreached_and_no_commit_lands_while_a_list_is_cut_off(table:
     path = list_of(table)
     whole = path.read_bytes()
     path.write_bytes(whole[: without_blocks(whole) + 1])
-    with pytest.raises(ValueError, match="is no whole Avro file"):
+    with pytest.raises(ValueError, match="is not a whole Avro file"):
         read_reach(table)
-    with pytest.raises(ValueError, match="is no whole Avro file"):
+    with pytest.raises(ValueError, match="is not a whole Avro file"):
         stage(table, Parts(), wall_clock_ms())
     path.write_bytes(whole)
     assert len(read_reach(table).files) == 3

@@ -16,7 +16,7 @@ from skipstone.sources.feeds.values.defaults import DEFAULTED_COLUMN, tally_defa
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.merging.feeds import OP_COLUMN, UPSERT
-from skipstone_core.merging.unused import told_defaulted
+from skipstone_core.merging.unused import describe_defaulted
 
 from tests.unit.feed_bed import FeedBed, Row
 from tests.unit.test_feeds_debezium import (
@@ -94,8 +94,8 @@ def test_avro_tells_its_defaults_with_bytes_as_text(tmp_path: Path) -> None:
 
 
 def test_the_sentence_names_columns_and_both_settings() -> None:
-    sentence = told_defaulted((UnusedColumn(name="name", rows=2), UnusedColumn(name="price", rows=1)))
+    sentence = describe_defaulted((UnusedColumn(name="name", rows=2), UnusedColumn(name="price", rows=1)))
     assert "the default of 2 columns that may be null: 'name' (2 rows), 'price' (1 row)" in sentence
     assert "value.converter.replace.null.with.default" in sentence
     assert "transforms.unwrap.replace.null.with.default" in sentence
-    assert told_defaulted(()) == ""
+    assert describe_defaulted(()) == ""

@@ -12,7 +12,7 @@ import pytest
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import NO_ROW, OP_COLUMN
-from skipstone_core.merging.unused import told_skipped
+from skipstone_core.merging.unused import describe_skipped
 
 from tests.unit.feed_bed import ORDERS, FeedBed, Row
 from tests.unit.test_feeds_debezium import avro_schema, envelope, mysql, order, postgres
@@ -109,6 +109,6 @@ def test_the_header_of_a_registry_is_told(tmp_path: Path, number: int) -> None:
 
 
 def test_messages_of_no_row_are_told() -> None:
-    assert told_skipped(0) == ""
-    assert told_skipped(1).startswith("The feed has 1 message that tells of no row")
-    assert told_skipped(2).startswith("The feed has 2 messages that tell of no row")
+    assert describe_skipped(0) == ""
+    assert describe_skipped(1).startswith("The feed has 1 message that tells of no row")
+    assert describe_skipped(2).startswith("The feed has 2 messages that tell of no row")

@@ -95,7 +95,7 @@ def test_a_damaged_manifest_is_an_error_and_read_again_later(lake: Lake) -> None
     path = Path(lake.table().inspect.manifests()["path"][0].as_py().removeprefix("file://"))
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match="is no whole Avro file"):
+    with pytest.raises(ValueError, match="is not a whole Avro file"):
         files.bounds(2)
     path.write_bytes(content)
     assert_alike(files, read_file_set(lake.table()))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_local.runner.environment import CannotMake, Variable, expand, resolve
-from skipstone_local.runner.statuses import Ended, NotStarted, Running, State, build_status, fit_tail, is_told
+from skipstone_local.runner.statuses import Ended, NotStarted, Running, State, build_status, fit_tail, has_status
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
@@ -118,7 +118,7 @@ def test_the_operator_reads_a_pod_that_runs() -> None:
     assert facts.live
     assert facts.started is not None
     assert (facts.waits, facts.exit_code, facts.unanswered) == (None, None, None)
-    assert is_told(made, build_status(made, Running(NOW), LATER))
+    assert has_status(made, build_status(made, Running(NOW), LATER))
     assert made["status"]["phase"] == "Running"
 
 
@@ -138,7 +138,7 @@ def test_the_operator_reads_a_pod_that_has_ended(end: Ended, phase: str, disrupt
     assert facts.terminal
     assert (facts.exit_code, facts.disrupted, facts.deadline_passed) == (end.exit_code, disrupted, late)
     assert facts.text == end.message
-    assert is_told(made, build_status(made, end, LATER))
+    assert has_status(made, build_status(made, end, LATER))
 
 
 def test_a_condition_keeps_its_time_while_it_stays() -> None:

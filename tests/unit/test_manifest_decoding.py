@@ -234,7 +234,7 @@ def test_a_damaged_manifest_is_judged_by_pyiceberg(tmp_path: Path, place: int) -
     try:
         expected = expected_rows(damaged, IO)
     except Exception:  # noqa: BLE001 - whatever PyIceberg raises
-        with pytest.raises(ValueError, match="is no whole Avro file"):
+        with pytest.raises(ValueError, match="is not a whole Avro file"):
             read_data_manifests([damaged], IO)
     else:
         assert rows_of(read_data_manifests([damaged], IO)[0][0]) == expected

@@ -24,13 +24,13 @@ from skipstone_core.merging.merges import MergeColumn, plan_merge
 from skipstone_core.merging.unused import (
     Names,
     SourceNames,
+    describe_unfed,
+    describe_unused,
     merge_names,
     plain_name,
     refuse_twins,
     require_delimiter,
     require_used,
-    told_unfed,
-    told_unused,
 )
 
 TARGET = tuple(MergeColumn(name=name, type="string") for name in ("id", "UserCode", "city"))
@@ -128,11 +128,11 @@ def test_headers_that_only_look_cut_are_left_alone() -> None:
 
 def test_sentences_are_bounded_and_show_what_is_not_seen() -> None:
     columns = [UnusedColumn(name=f"c{n}", rows=n) for n in range(20)]
-    said = told_unused(columns, 40)
+    said = describe_unused(columns, 40)
     assert said.startswith(
         "Nothing uses 40 columns of the source: 'c0' (no row has a value), 'c1' (1 row has a value), "
     )
     assert said.endswith("'c4' (4 rows have a value) and 35 more.")
-    assert told_unused([UnusedColumn(name="a\x00" + "x" * 300)], 1).count("x") == 98
-    assert told_unfed(["n"]) == "The source has no value for 1 column of the table: 'n'."
-    assert told_unused((), 0) == told_unfed(()) == ""
+    assert describe_unused([UnusedColumn(name="a\x00" + "x" * 300)], 1).count("x") == 98
+    assert describe_unfed(["n"]) == "The source has no value for 1 column of the table: 'n'."
+    assert describe_unused((), 0) == describe_unfed(()) == ""

@@ -80,7 +80,7 @@ def test_a_file_with_other_content_under_its_name_is_read_as_it_is_now(tmp_path:
     with pytest.raises(ValidationError):
         read_metadata(file)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DamagedMetadataError, match="is no text"):
+    with pytest.raises(DamagedMetadataError, match="is not text"):
         read_metadata(file)
     path.unlink()
     with pytest.raises(FileNotFoundError):

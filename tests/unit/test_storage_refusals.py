@@ -154,7 +154,7 @@ def test_an_object_whose_name_is_no_path_is_told(key: str, ask: str) -> None:
     body = f"<ListBucketResult><Contents>{listed}</Contents></ListBucketResult>".encode()
     with answering(type("Listing", (Answers,), {"body": body})) as ref:
         error = refused(ref, lambda storage: storage.look("in/") if ask == "look" else list(storage.list("in")))
-    assert "an object has a name that is no path: rename objects" in str(error)
+    assert "an object has a name that is not a path: rename objects" in str(error)
 
 
 @pytest.mark.parametrize("key", ["in/", "in/a\x7f.csv"], ids=["a folder", "no path"])

@@ -125,13 +125,13 @@ class Api:
         where = f"in namespace {self.namespace}" if self.namespace != EVERYWHERE else "in all namespaces"
         return f"{verb} {resource} {where}"
 
-    def _checked(self, found: JsonObject) -> JsonObject:
-        if text_of(found, "apiVersion") != API_VERSION or not name_of(found) or not uid_of(found):
+    def _checked(self, obj: JsonObject) -> JsonObject:
+        if text_of(obj, "apiVersion") != API_VERSION or not name_of(obj) or not uid_of(obj):
             raise Unreachable(
                 f"{self.transport.server} answers with an object without name, uid or apiVersion {API_VERSION}: "
                 "check that no proxy is between"
             )
-        return found
+        return obj
 
     def _list(self, ask: Ask, kind: str) -> tuple[JsonObject, ...]:
         try:

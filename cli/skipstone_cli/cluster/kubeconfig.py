@@ -53,7 +53,7 @@ LOADING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What the user says about the API server on the command line. Empty: as the kubeconfig says.
+    """Options of the command line for the API server. Empty: as in the kubeconfig.
 
     ``local``: the folder of a local API server, in the place of ``kubeconfig`` and ``context``.
     """
@@ -90,11 +90,11 @@ def load_login(access: Access, environment: Mapping[str, str] = os.environ) -> L
 
 def _merged(documents: Sequence[JsonObject]) -> JsonObject:
     """One kubeconfig out of several: what the first file says counts, for each name and for the current context."""
-    merged: JsonObject = {"current-context": _first(text_of(one, "current-context") for one in documents)}
+    merged: JsonObject = {"current-context": _first(text_of(document, "current-context") for document in documents)}
     for part in MAPS:
         named: dict[str, JsonObject] = {}
-        for one in (entry for document in documents for entry in entries_of(document, part)):
-            named.setdefault(one["name"], one)
+        for entry in (entry for document in documents for entry in entries_of(document, part)):
+            named.setdefault(entry["name"], entry)
         merged[part] = list(named.values())
     return merged
 
@@ -111,7 +111,7 @@ def _existing_files(access: Access, environment: Mapping[str, str]) -> tuple[str
             raise CliError(f"the kubeconfig {access.kubeconfig} does not exist: correct --kubeconfig")
         return (str(path),)
     listed = environment.get("KUBECONFIG") or DEFAULT_FILE
-    paths = dict.fromkeys(_expanded(one) for one in listed.split(os.pathsep) if one)
+    paths = dict.fromkeys(_expanded(entry) for entry in listed.split(os.pathsep) if entry)
     return tuple(str(path) for path in paths if _exists(path))
 
 
@@ -134,21 +134,24 @@ def _exists(path: Path) -> bool:
 def _read(path: str) -> JsonObject | None:
     """The document in a file; None when it is empty."""
     try:
-        found = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=DocumentLoader)
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=DocumentLoader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise CliError(f"the kubeconfig {path} cannot be read: {_first_line(error)}") from error
-    if found is None:
+    if document is None:
         return None
-    if not isinstance(found, dict) or any(not _is_named_list(found.get(name)) for name in MAPS):
-        raise CliError(f"the kubeconfig {path} is no kubeconfig: {', '.join(MAPS)} must be lists of named entries")
+    if not isinstance(document, dict) or any(not _is_named_list(document.get(name)) for name in MAPS):
+        raise CliError(f"the kubeconfig {path} is not a kubeconfig: {', '.join(MAPS)} must be lists of named entries")
     for part in MAPS:
-        for entry in entries_of(found, part):
+        for entry in entries_of(document, part):
             _require_texts(path, part, entry)
-    return {**found, **{part: [_absolute(part, one, Path(path)) for one in entries_of(found, part)] for part in MAPS}}
+    return {
+        **document,
+        **{part: [_absolute(part, item, Path(path)) for item in entries_of(document, part)] for part in MAPS},
+    }
 
 
 def _require_texts(path: str, part: str, entry: JsonObject) -> None:
-    """Raise CliError for what is no text and must be: it would be left out, and another user or namespace be meant."""
+    """Raise CliError for what is not text and must be: it would be left out, and another user or namespace be meant."""
     kind = part.removesuffix("s")
     inner = entry.get(kind)
     if inner is not None and not isinstance(inner, dict):
@@ -182,7 +185,7 @@ def _absolute(part: str, entry: JsonObject, file: Path) -> JsonObject:
 
 def _is_named_list(value: object) -> bool:
     return value is None or (
-        isinstance(value, list) and all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in value)
+        isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
     )
 
 
@@ -203,7 +206,7 @@ def _file_login(access: Access, merged: JsonObject, context: str) -> Login:
     if name and user is None:
         raise CliError(f"context {context!r} names user {name!r}, which the kubeconfig lacks: correct the kubeconfig")
     configuration = _new_configuration()
-    with _complaints() as said:
+    with _complaints() as complaints:
         try:
             client: Any = kube_config
             loader = client.KubeConfigLoader(_with_scheme(merged, cluster), active_context=context, config_base_path="")
@@ -211,7 +214,7 @@ def _file_login(access: Access, merged: JsonObject, context: str) -> Login:
         except LOADING as error:
             raise CliError(f"the kubeconfig cannot be used with context {context!r}: {_first_line(error)}") from error
     if field_of(user, "user", "exec") and not (configuration.api_key or configuration.cert_file):
-        why = "; ".join(said) or "it gave no reason"
+        why = "; ".join(complaints) or "it gave no reason"
         raise CliError(f"the credential plugin of the kubeconfig gave no credentials: {why}")
     namespace = access.namespace or text_of(chosen, "context", "namespace") or "default"
     return Login(configuration=configuration, namespace=namespace, headers=_impersonation(access, user))
@@ -223,9 +226,9 @@ def _with_scheme(merged: JsonObject, cluster: JsonObject) -> JsonObject:
     secure = any(name in inner for name in (*CERTIFICATES, "insecure-skip-tls-verify"))
     server = inner["server"] if "://" in inner["server"] else f"{'https' if secure else 'http'}://{inner['server']}"
     if not re.match("https?://[^/?#]", server):
-        raise CliError(f"the kubeconfig's server {inner['server']!r} is no address: write https://HOST:PORT")
+        raise CliError(f"the kubeconfig's server {inner['server']!r} is not an address: write https://HOST:PORT")
     changed = {**cluster, "cluster": {**inner, "server": server}}
-    return {**merged, "clusters": [changed if one is cluster else one for one in merged["clusters"]]}
+    return {**merged, "clusters": [changed if entry is cluster else entry for entry in merged["clusters"]]}
 
 
 def _named(merged: JsonObject, part: str, name: str) -> JsonObject | None:
@@ -251,7 +254,7 @@ def _impersonation(access: Access, user: JsonObject | None) -> tuple[tuple[str, 
 
 
 def _other_identity(user: JsonObject | None) -> Iterator[tuple[str, str]]:
-    """What the kubeconfig says of whom to act as beside name and groups."""
+    """Yield the fields of impersonation in the kubeconfig, beside name and groups."""
     if uid := text_of(user, "user", "as-uid"):
         yield ("Impersonate-Uid", uid)
     extra = field_of(user, "user", "as-user-extra")
@@ -265,7 +268,7 @@ def _account_login(access: Access, environment: Mapping[str, str], files: tuple[
         raise CliError(f"there is no kubeconfig with a context {access.context!r}: set KUBECONFIG or pass --kubeconfig")
     looked = ", ".join(files) or environment.get("KUBECONFIG") or DEFAULT_FILE
     if not environment.get("KUBERNETES_SERVICE_HOST") or not (ACCOUNT / "token").is_file():
-        raise CliError(f"no API server is configured: {looked} is empty or missing, and this is no pod; set KUBECONFIG")
+        raise CliError(f"no API server is configured: {looked} is empty or missing, outside of a pod; set KUBECONFIG")
     configuration = _new_configuration()
     try:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
@@ -290,19 +293,19 @@ class _Collecting(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one message."""
-        self.said.append(record.getMessage().strip())
+        self.messages.append(record.getMessage().strip())
 
 
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
-    """What the client logs meanwhile, which is all that it says about a credential plugin that failed."""
+    """Collect the client's log: its only report of a failed credential plugin."""
     handler, root = _Collecting(), logging.getLogger()
     root.addHandler(handler)
     try:
-        yield handler.said
+        yield handler.messages
     finally:
         root.removeHandler(handler)

@@ -59,7 +59,7 @@ def _local_root(access: Access) -> str:
 
 
 def is_served(root: Path) -> bool:
-    """Whether a process serves the folder now, and so runs what is asked for."""
+    """Return whether a process serves the folder now, and so runs what is asked for."""
     try:
         with (root / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -170,25 +170,25 @@ class Transport:
             raise self._unreachable(error) from error
         except (ConfigException, ValueError) as error:
             raise CliError(f"{self.server} cannot be asked with the credentials of the kubeconfig: {error}") from error
-        found: urllib3.BaseHTTPResponse = answer.response
-        for warning in found.headers.getlist("Warning"):
+        response: urllib3.BaseHTTPResponse = answer.response
+        for warning in response.headers.getlist("Warning"):
             self._on_warning(_text_of_warning(warning))
-        return found
+        return response
 
     def _object(self, data: bytes, kind: str, *, has_metadata: bool = True) -> JsonObject:
         try:
-            found = json.loads(data)
+            body = json.loads(data)
         except (ValueError, RecursionError) as error:
             begins = data[:40].decode(errors="replace")
             what = f"begins with {begins!r}" if data else "is empty"
-            raise self._strange(f"gives an answer that is no JSON or was cut ({len(data)} bytes, {what})") from error
-        if text_of(found, "kind") != kind or (has_metadata and not isinstance(found.get("metadata"), dict)):
-            what = text_of(found, "kind") or "something else"
+            raise self._strange(f"gives an answer that is not JSON or was cut ({len(data)} bytes, {what})") from error
+        if text_of(body, "kind") != kind or (has_metadata and not isinstance(body.get("metadata"), dict)):
+            what = text_of(body, "kind") or "something else"
             raise self._strange(f"answers with {what} where a {kind} was asked for")
-        return dict(found)
+        return dict(body)
 
     def _refusal(self, ask: Ask, status: int, data: bytes) -> CliError:
-        """The error for an answer that is no success."""
+        """The error for an answer that is not a success."""
         if status == 401:
             return CliError(f"{self.server} refuses your credentials: they are missing, wrong or expired; log in again")
         if status == 404 and data.strip() == NO_SUCH_PATH:
@@ -204,17 +204,17 @@ class Transport:
 
     def _verdict(self, ask: Ask, status: int, body: JsonObject) -> CliError:
         """The error for a Status of Kubernetes."""
-        said = text_of(body, "message")[: MAX_REASONS if status in WRONG else MAX_SAID]
+        text = text_of(body, "message")[: MAX_REASONS if status in WRONG else MAX_SAID]
         if status == 403:
-            return Forbidden(ask.right, said)
+            return Forbidden(ask.right, text)
         if status == 404:
-            return NotFound(said)
+            return NotFound(text)
         if status == 410:
-            return Expired(said)
+            return Expired(text)
         if status == 429 or status >= 500:
-            return Unreachable(f"{self.server} cannot answer now ({status} {said}): try again")
-        message = f"the API server refuses to {ask.right}: {said or status}"
-        return Refused(message, status=status, reason=text_of(body, "reason"), said=said)
+            return Unreachable(f"{self.server} cannot answer now ({status} {text}): try again")
+        message = f"the API server refuses to {ask.right}: {text or status}"
+        return Refused(message, status=status, reason=text_of(body, "reason"), answer=text)
 
     def _strange(self, what: str) -> Unreachable:
         return Unreachable(
@@ -225,13 +225,13 @@ class Transport:
         cause: object = error
         while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
             cause = cause.reason
-        said = str(cause).strip() or type(cause).__name__
-        said = " ".join(said.rpartition("object at ")[2].partition(">: ")[2].split()) or " ".join(said.split())
-        if "CERTIFICATE" in said.upper() or "SSL" in said.upper():
+        text = str(cause).strip() or type(cause).__name__
+        text = " ".join(text.rpartition("object at ")[2].partition(">: ")[2].split()) or " ".join(text.split())
+        if "CERTIFICATE" in text.upper() or "SSL" in text.upper():
             return Unreachable(
-                f"the certificate of {self.server} or yours is not accepted: check the kubeconfig ({said[:MAX_SAID]})"
+                f"the certificate of {self.server} or yours is not accepted: check the kubeconfig ({text[:MAX_SAID]})"
             )
-        return Unreachable(f"{self.server} cannot be reached: check the network and the kubeconfig ({said[:MAX_SAID]})")
+        return Unreachable(f"{self.server} cannot be reached: check the network and the kubeconfig ({text[:MAX_SAID]})")
 
 
 def _text_of_warning(header: str) -> str:

@@ -38,7 +38,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for: the annotation, its value, and how its end is told from the object."""
+    """A request: the annotation, its value, and a function that finds its end in the object."""
 
     target: Target
     annotation: str

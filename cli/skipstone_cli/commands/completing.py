@@ -25,13 +25,13 @@ def offer_targets(open_api: Callable[[], Api], incomplete: str, allowed: Sequenc
     if len(kinds) != 1:
         return [] if slash else [f"{spelled}/" for _, spelled in kinds]
     ((kind, spelled),) = kinds
-    names = in_time(lambda: [name_of(one) for one in open_api().list_kind(kind)])
+    names = in_time(lambda: [name_of(obj) for obj in open_api().list_kind(kind)])
     # A shell may run what it is given: a name that is none comes from a server that is none.
     return sorted(f"{spelled}/{name}" for name in names if name.startswith(begins) and can_exist(name))
 
 
 def in_time(read: Callable[[], list[str]]) -> list[str]:
-    """What ``read`` gives; nothing if it fails or takes longer than ``SECONDS``, and is left behind then.
+    """Return the result of ``read``; nothing if it fails or takes longer than ``SECONDS``; it is not awaited then.
 
     A thread of its own, because a name server, a credential plugin or a server that sends a byte now and then cannot be
     interrupted otherwise.

@@ -27,7 +27,7 @@ DOCUMENT = {"apiVersion": "cli.skipstone.dev/v1", "kind": "MergeDryRun"}
 
 @dataclass(frozen=True, kw_only=True)
 class DryRunQuery:
-    """What to try: a MergeSchedule, or the MergeJob in ``file`` (- is the standard input).
+    """The subject of a dry run: a MergeSchedule, or the MergeJob in ``file`` (- is the standard input).
 
     ``namespace``: as given on the command line, empty if it was not. ``seconds``: how long to wait; None is for ever.
     """

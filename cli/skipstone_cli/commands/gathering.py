@@ -16,7 +16,7 @@ from skipstone_cli.reading import JsonObject
 
 @dataclass
 class Gathered:
-    """What was read, and the rights that were lacking, by kind."""
+    """Objects that were read and rights that were missing, by kind."""
 
     objects: dict[ResourceKind, Sequence[JsonObject]] = field(default_factory=dict)
     lacking: dict[ResourceKind, Forbidden] = field(default_factory=dict)

@@ -42,11 +42,11 @@ def run_logs(api: Api, screen: Screen, target: Target, query: LogQuery) -> ExitC
     """Print the log of the latest attempt, or of that number. Raises CliError."""
     obj = api.get(target)
     driver = _find(api, target, obj, query.attempt)
-    told = ""
+    last = ""
     while query.follow and query.attempt is None and is_awaited(target.kind, obj, driver):
-        if (said := f"{target} has no driver yet{_progress(obj)}") != told:
-            screen.note(said)
-        told = said
+        if (message := f"{target} has no driver yet{_progress(obj)}") != last:
+            screen.note(message)
+        last = message
         time.sleep(PAUSE)
         obj = api.get(target)
         driver = _find(api, target, obj, query.attempt)
@@ -79,20 +79,18 @@ def _started(
     screen: Screen, driver: JsonObject, find: Callable[[], JsonObject | None], *, follow: bool
 ) -> JsonObject | None:
     """The driver once it has a log; None when it is gone meanwhile. Raises CliError unless it is waited for."""
-    told = ""
-    found: JsonObject | None = driver
-    while found is not None and not has_started(found) and not has_ended(found):
-        said = (
-            f"driver pod {describe(found)} has not started: {find_obstacle(found) or text_of(found, 'status', 'phase')}"
-        )
+    last = ""
+    pod: JsonObject | None = driver
+    while pod is not None and not has_started(pod) and not has_ended(pod):
+        message = f"driver pod {describe(pod)} has not started: {find_obstacle(pod) or text_of(pod, 'status', 'phase')}"
         if not follow:
-            raise CliError(f"{said}; use --follow to wait for it")
-        if said != told:
-            screen.note(said)
-        told = said
+            raise CliError(f"{message}; use --follow to wait for it")
+        if message != last:
+            screen.note(message)
+        last = message
         time.sleep(PAUSE)
-        found = find()
-    return found
+        pod = find()
+    return pod
 
 
 def copy_log(api: Api, screen: Screen, pod: str, *, tail: int | None, follow: bool) -> None:
@@ -107,7 +105,7 @@ def copy_log(api: Api, screen: Screen, pod: str, *, tail: int | None, follow: bo
 
 
 def _show_report(screen: Screen, target: Target, obj: JsonObject, attempt: int | None) -> ExitCode:
-    """What the run itself said, which outlives its pod."""
+    """Show the report of the run itself, which outlives its pod."""
     which = f"attempt {attempt} of {target}" if attempt is not None else str(target)
     runs = [run for name in ENDED if isinstance(run := field_of(obj, "status", name), dict)]
     fitting = [run for run in runs if attempt is None or number_of(run, "attempt") == attempt]

@@ -16,7 +16,7 @@ from skipstone_cli.output.screen import Screen
 def run_report(api: Api, screen: Screen, file: str, now: datetime) -> ExitCode:
     """Write the page to ``file``, or to the standard output when it is ``-``. Raises CliError, and OSError."""
     gathered = gather(api)
-    objects = [one for found in gathered.objects.values() for one in found]
+    objects = [obj for of_kind in gathered.objects.values() for obj in of_kind]
     title = "all namespaces" if api.namespace == EVERYWHERE else f"namespace {api.namespace}"
     page = render_report(objects, now, title)
     if file == "-":
@@ -24,6 +24,6 @@ def run_report(api: Api, screen: Screen, file: str, now: datetime) -> ExitCode:
     else:
         Path(file).write_text(page, encoding="utf-8")
         screen.note(f"the report is in {file}")
-    for one in gathered.lacking.values():
-        screen.note(f"the report is not whole: {one}")
+    for refusal in gathered.lacking.values():
+        screen.note(f"the report is not whole: {refusal}")
     return ExitCode.REFUSED if gathered.lacking else ExitCode.FINE

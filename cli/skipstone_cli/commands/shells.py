@@ -22,13 +22,13 @@ _BREAKS = frozenset("=:@")
 
 @dataclass
 class Wish:
-    """What is to be offered beside values."""
+    """A request for completions beside values."""
 
     files: bool = False
 
 
 def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
-    """What kubectl expects of the program ``kubectl_complete-skipstone``: a line for each offer, then what to do.
+    """Return the output that kubectl expects of ``kubectl_complete-skipstone``: a line for each offer, then what to do.
 
     ``arguments``: those after ``kubectl skipstone``, the last of which is not complete.
     """
@@ -41,14 +41,14 @@ def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
 
 
 def _offers(app: Typer, wish: Wish, before: Sequence[str], last: str) -> Sequence[Any]:
-    """What Typer offers in any shell: items with a value and a help. ``wish``: what callbacks find as ``ctx.obj``."""
+    """Return Typer's completions for any shell: items with a value and a help. ``wish``: the context's ``obj``."""
     command = get_command(app)
     # Some versions of Typer come with a Click of their own, others use Click itself: commands tell which.
     (core,) = {kind.__module__ for kind in type(command).__mro__ if kind.__name__ == "Command"}
     completion = import_module(f"{core.removesuffix('.core')}.shell_completion")
     shell = completion.get_completion_class("bash")(command, {"obj": wish}, "kubectl skipstone", "")
-    found: Sequence[Any] = shell.get_completions(list(before), last)
-    return found
+    completions: Sequence[Any] = shell.get_completions(list(before), last)
+    return completions
 
 
 def join_for_bash(environment: MutableMapping[str, str]) -> None:

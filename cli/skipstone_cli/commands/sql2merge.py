@@ -32,7 +32,7 @@ MAX_PATH = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user adds to a statement, as it is given. ``file``: where the statement is, ``-`` for standard input."""
+    """A user's options for a statement, as given. ``file``: with the statement, ``-`` for standard input."""
 
     file: str
     dialect: str = "spark"
@@ -49,14 +49,14 @@ class Options:
 def run_sql2merge(screen: Screen, options: Options) -> ExitCode:
     """Print the manifest, or what cannot be translated. Raises CliError for an option that is wrong."""
     chosen = _chosen(options)
-    found = translate(_read(options.file), chosen)
-    for sentence in found.refused:
+    translation = translate(_read(options.file), chosen)
+    for sentence in translation.refused:
         screen.note(f"skipstone: {sentence}")
-    if found.manifest is None:
+    if translation.manifest is None:
         return ExitCode.REFUSED
-    for note in found.notes:
+    for note in translation.notes:
         screen.note(f"note: {note}")
-    screen.pass_on(yaml.safe_dump(found.manifest, sort_keys=False, width=120, allow_unicode=False))
+    screen.pass_on(yaml.safe_dump(translation.manifest, sort_keys=False, width=120, allow_unicode=False))
     return ExitCode.FINE
 
 
@@ -90,7 +90,7 @@ def _paths(paths: Sequence[str]) -> Sequence[str]:
 
 
 def _format(name: str) -> str:
-    known = {one.value.lower(): one.value for one in SourceFormat}
+    known = {known_format.value.lower(): known_format.value for known_format in SourceFormat}
     if name.lower() not in known:
         raise CliError(f"--format is {name!r}: use {', '.join(known.values())}")
     return known[name.lower()]

@@ -27,7 +27,7 @@ def run_status(
         tree = narrow(tree, target, api.namespace)
         if not tree:
             raise NotFound(f"{target} was deleted while it was read")
-    rights = [str(one.right) for one in gathered.lacking.values()]
+    rights = [str(refusal.right) for refusal in gathered.lacking.values()]
     if as_json:
         screen.show_json({**DOCUMENT, "items": tree_json(tree), "missingRights": rights})
     else:
@@ -35,6 +35,6 @@ def run_status(
         if not tree and not rights:
             where = "any namespace" if everywhere else f"namespace {api.namespace}"
             screen.note(f"there is no resource of Skipstone in {where}")
-    for one in gathered.lacking.values():
-        screen.note(f"the tree is not whole: {one}")
+    for refusal in gathered.lacking.values():
+        screen.note(f"the tree is not whole: {refusal}")
     return ExitCode.REFUSED if rights else ExitCode.FINE

@@ -36,33 +36,33 @@ class Waiter:
     def __post_init__(self) -> None:
         """The clock runs from here."""
         self._ends = None if self.seconds is None else time.monotonic() + self.seconds
-        self._told = ""
+        self._last = ""
 
     def wait(self, seen: JsonObject, find: Callable[[JsonObject], Found | None]) -> Found:
-        """What ``find`` sees in the object, which was ``seen`` last.
+        """Wait until ``find`` returns a result for the object, which was ``seen`` last.
 
         Raises CliError when the object goes, when time is up, or when nobody runs what is waited for.
         """
         if self.api.starter:
             raise CliError(f"nobody runs what is asked for: start '{self.api.starter}' beside this, and ask again")
         obj = seen
-        while (found := find(obj)) is None:
+        while (result := find(obj)) is None:
             self._tell(obj)
             if self._ends is not None and time.monotonic() >= self._ends:
-                told = self._told or "no progress"
-                raise OutcomeFailed(f"{self.target} has not ended after {self.seconds:g} seconds ({told})")
+                last = self._last or "no progress"
+                raise OutcomeFailed(f"{self.target} has not ended after {self.seconds:g} seconds ({last})")
             time.sleep(PAUSE)
             obj = self._look()
             if uid_of(obj) != uid_of(seen):
                 raise NotFound(f"{self.target} was deleted and created again: ask again")
-        return found
+        return result
 
     def _tell(self, obj: JsonObject) -> None:
         progress = conditions_of(obj).get("Progressing")
-        said = f"{progress.reason}: {progress.message}".removesuffix(": ") if progress is not None else ""
-        if said and said != self._told:
-            self.screen.note(said)
-        self._told = said
+        text = f"{progress.reason}: {progress.message}".removesuffix(": ") if progress is not None else ""
+        if text and text != self._last:
+            self.screen.note(text)
+        self._last = text
 
     def _look(self) -> JsonObject:
         """The object, though the API server may be away for a while. Raises CliError."""

@@ -34,7 +34,7 @@ class Rights:
     lacking: list[Forbidden] = field(default_factory=list)
 
     def attempt(self, read: Callable[[], Value]) -> Value | None:
-        """What ``read`` gives, or None where the right is lacking."""
+        """Return the result of ``read``, or None without the right to it."""
         try:
             return read()
         except Forbidden as error:
@@ -50,14 +50,14 @@ def run_why(api: Api, screen: Screen, target: Target, *, as_json: bool = False) 
     explanation = explain(target, obj, _surroundings(api, target, obj, rights, driver))
     events = rights.attempt(lambda: api.list_events(uid_of(obj)))
     log = _read_tail(api, rights, obj, driver)
-    lacking = [str(one.right) for one in rights.lacking]
+    lacking = [str(refusal.right) for refusal in rights.lacking]
     report = Report(explanation=explanation, events=events, log=log, lacking=lacking)
     if as_json:
         screen.show_json({**DOCUMENT, **_prefixed(report_json(report))})
     else:
         screen.show(report_lines(report))
-    for one in rights.lacking:
-        screen.note(f"not all is shown: {one}")
+    for refusal in rights.lacking:
+        screen.note(f"not all is shown: {refusal}")
     return ExitCode.FAILED if explanation.standing.failed else ExitCode.FINE
 
 
@@ -97,19 +97,19 @@ def _neighbor(api: Api, rights: Rights, kind: ResourceKind, name: str) -> Neighb
     if not can_exist(name):
         return Neighbor(target, None)
     try:
-        found = rights.attempt(lambda: api.get(target))
+        obj = rights.attempt(lambda: api.get(target))
     except NotFound:
         return Neighbor(target, None)
-    return Neighbor(target, found) if found is not None else None
+    return Neighbor(target, obj) if obj is not None else None
 
 
 def _jobs_of(api: Api, rights: Rights, table: str) -> list[Item]:
     field_path = f"spec.tableRef.name={table}"
-    found: list[Item] = []
+    items: list[Item] = []
     for kind in JOB_KINDS:
         listed = rights.attempt(partial(api.list_kind, kind, field=field_path)) or ()
-        found += [Item(kind, obj) for obj in listed]
-    return found
+        items += [Item(kind, obj) for obj in listed]
+    return items
 
 
 def _read_tail(api: Api, rights: Rights, obj: JsonObject, driver: JsonObject | None) -> LogTail:
@@ -129,8 +129,8 @@ def _read_tail(api: Api, rights: Rights, obj: JsonObject, driver: JsonObject | N
 
 
 def _gone(obj: JsonObject) -> LogTail:
-    said = last_error(obj)
-    return LogTail(note="no driver pod is left" + (f"; the last run said: {said}" if said else ""))
+    error = last_error(obj)
+    return LogTail(note="no driver pod is left" + (f"; the last run said: {error}" if error else ""))
 
 
 def _tail_lines(api: Api, pod: str) -> tuple[str, ...]:

@@ -66,8 +66,8 @@ def _meaning(left_out: str) -> str:
 
 
 def _message(job: JsonObject) -> str:
-    found = (entry for entry in entries_of(job, "status", "conditions") if text_of(entry, "type") == "Complete")
-    return next((text_of(one, "message") for one in found), "")
+    complete = (entry for entry in entries_of(job, "status", "conditions") if text_of(entry, "type") == "Complete")
+    return next((text_of(condition, "message") for condition in complete), "")
 
 
 def dry_run_json(wanted: Wanted, namespace: str, job: JsonObject) -> dict[str, object]:

@@ -37,12 +37,12 @@ class Report:
 def event_time(event: JsonObject) -> str:
     """When the Event was seen last."""
     paths = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
-    return next((found for path in paths if (found := text_of(event, *path))), "")
+    return next((moment for path in paths if (moment := text_of(event, *path))), "")
 
 
 def sorted_events(events: Sequence[JsonObject]) -> list[JsonObject]:
     """Events by time, the newest last."""
-    return sorted(events, key=lambda one: event_time(one)[:19])
+    return sorted(events, key=lambda event: event_time(event)[:19])
 
 
 def _count(event: JsonObject) -> int:
@@ -51,26 +51,26 @@ def _count(event: JsonObject) -> int:
 
 def report_lines(report: Report) -> Iterator[Line]:
     """The lines of a report."""
-    one = report.explanation
-    standing = one.standing
+    explanation = report.explanation
+    standing = explanation.standing
     yield [
-        Piece(f"{one.target}", "bold"),
-        Piece(f" in namespace {one.namespace}: "),
+        Piece(f"{explanation.target}", "bold"),
+        Piece(f" in namespace {explanation.namespace}: "),
         Piece(standing.state.value, STYLES[standing.state]),
     ]
     if standing.reason:
-        yield _row("Reason", f"{standing.reason}: {one.meaning}".removesuffix(": "))
+        yield _row("Reason", f"{standing.reason}: {explanation.meaning}".removesuffix(": "))
     for label, text in (
         ("Message", standing.message),
-        ("What to do", one.remedy),
-        ("Left out", one.left_out),
-        ("In progress", one.progress),
+        ("What to do", explanation.remedy),
+        ("Left out", explanation.left_out),
+        ("In progress", explanation.progress),
     ):
         if text:
             yield _row(label, text)
-    if one.stale:
+    if explanation.stale:
         yield _row("Note", "the spec has changed since: the operator has not judged the newest one yet")
-    for number, wait in enumerate(one.waits):
+    for number, wait in enumerate(explanation.waits):
         yield _row("Waits for" if number == 0 else "", wait)
     yield from _event_lines(report)
     yield from _log_lines(report.log)
@@ -107,21 +107,21 @@ def _log_lines(log: LogTail) -> Iterator[Line]:
 
 def report_json(report: Report) -> dict[str, object]:
     """The report as a JSON object."""
-    one = report.explanation
+    explanation = report.explanation
     return {
-        "kind": one.target.kind.name,
-        "namespace": one.namespace,
-        "name": one.target.name,
-        "state": one.standing.state.value,
-        "failed": one.standing.failed,
-        "reason": one.standing.reason,
-        "meaning": one.meaning,
-        "message": one.standing.message,
-        "whatToDo": one.remedy,
-        "leftOut": one.left_out,
-        "inProgress": one.progress,
-        "specChangedSince": one.stale,
-        "waitsFor": list(one.waits),
+        "kind": explanation.target.kind.name,
+        "namespace": explanation.namespace,
+        "name": explanation.target.name,
+        "state": explanation.standing.state.value,
+        "failed": explanation.standing.failed,
+        "reason": explanation.standing.reason,
+        "meaning": explanation.meaning,
+        "message": explanation.standing.message,
+        "whatToDo": explanation.remedy,
+        "leftOut": explanation.left_out,
+        "inProgress": explanation.progress,
+        "specChangedSince": explanation.stale,
+        "waitsFor": list(explanation.waits),
         "events": None if report.events is None else [_event_json(each) for each in sorted_events(report.events)],
         "log": {
             "pod": report.log.pod,

@@ -47,14 +47,14 @@ def _below(branch: Branch, indent: str) -> Iterator[Line]:
 def branch_line(branch: Branch) -> list[Piece]:
     """One object on one line: name, state, the numbers that matter, and what is wrong."""
     name = Piece(f"{branch.kind.short}/{branch.name}  ", "bold")
-    if not branch.found:
+    if not branch.exists:
         return [Piece(f"{branch.kind.short}/{branch.name or '-'}  ", "bold"), Piece(branch.standing.message, "yellow")]
     standing = branch.standing
     spans = [name, Piece(standing.state.value, STYLES[standing.state])]
-    if told := list(_details(branch)):
-        spans.append(Piece("  " + "  ".join(told)))
-    if said := _trouble(branch):
-        spans.append(Piece(f"  {shortened(said)}", STYLES[standing.state]))
+    if details := list(_details(branch)):
+        spans.append(Piece("  " + "  ".join(details)))
+    if trouble := _trouble(branch):
+        spans.append(Piece(f"  {shortened(trouble)}", STYLES[standing.state]))
     return spans
 
 
@@ -104,11 +104,11 @@ def _trouble(branch: Branch) -> str:
     standing = branch.standing
     if standing.state in (State.READY, State.COMPLETE):
         return ""
-    said = f"{standing.reason}: {standing.message}" if standing.reason else standing.message
+    text = f"{standing.reason}: {standing.message}" if standing.reason else standing.message
     error = branch.details.get("lastError")
     if error and standing.state is not State.FAILED:
-        said = f"{said}; last error: {error}"
-    return said.removesuffix(": ")
+        text = f"{text}; last error: {error}"
+    return text.removesuffix(": ")
 
 
 def shortened(text: str) -> str:
@@ -135,7 +135,7 @@ def _branch_json(branch: Branch) -> dict[str, object]:
         "kind": branch.kind.name,
         "namespace": branch.namespace,
         "name": branch.name,
-        "found": branch.found,
+        "found": branch.exists,
         "state": branch.standing.state.value,
         "reason": branch.standing.reason,
         "message": branch.standing.message,

@@ -36,14 +36,14 @@ class When:
 
 def list_whens(whens: Sequence[exp.Expr]) -> list[When]:
     """The clauses in order, with their roles. Raises Untranslatable for a clause that could never apply."""
-    found: list[When] = []
+    listed: list[When] = []
     for node in whens:
         role = MATCHED if node.args.get("matched") else BY_SOURCE if node.args.get("source") else NOT_MATCHED
-        earlier = [one for one in found if one.role == role]
-        if any(one.node.args.get("condition") is None for one in earlier):
+        earlier = [when for when in listed if when.role == role]
+        if any(when.node.args.get("condition") is None for when in earlier):
             raise Untranslatable(f"a clause {_WORDS[role]} stands behind one without condition: put that one last")
-        found.append(When(role, f"{_WORDS[role]} ({len(earlier) + 1})", node))  # type: ignore[arg-type]
-    return found
+        listed.append(When(role, f"{_WORDS[role]} ({len(earlier) + 1})", node))  # type: ignore[arg-type]
+    return listed
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Clauses:
         return {} if assigned is None else {name: dict(assigned)}
 
     def _updated(self, node: exp.Update, values: Values, when: When) -> Mapping[str, str] | None:
-        """What SET gives each column; None for all columns of equal name."""
+        """Return the value of each column in SET; None for all columns of equal name."""
         only(node, "expressions")
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
             only(node.expressions[0])
@@ -123,7 +123,7 @@ class Clauses:
         return self._collected(list(zip(columns.expressions, listed, strict=True)), values, when)
 
     def _all(self) -> Mapping[str, str] | None:
-        """What ``*`` gives: all columns of equal name, or those that the subquery lists."""
+        """Return the columns of ``*``: all columns of equal name, or those that the subquery lists."""
         columns = self.source.columns
         if columns.rest and not columns.named:
             return None
@@ -131,7 +131,7 @@ class Clauses:
             raise Untranslatable("* takes the columns of a subquery that renames some of them: name them")
         scope = Scope([self.source], [self.source])
         named = [exp.column(exp.to_identifier(name, quoted=True)) for name in columns.named]
-        return {one.name: scope.find(one).text for one in named}
+        return {column.name: scope.find(column).text for column in named}
 
     def _target(self, node: exp.Expr) -> str:
         scope = Scope([self.table], [self.table])
@@ -158,7 +158,7 @@ def _assignment(node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
 
 
 def asks_for_keys(when: When, keys: Collection[str], scope: Scope) -> bool:
-    """Whether a condition holds only where no key of the source is null: ``s.id IS NOT NULL AND …``."""
+    """Return whether a condition holds only where no key of the source is null: ``s.id IS NOT NULL AND …``."""
     condition = when.node.args.get("condition")
     asked = set()
     for part in flattened(condition, exp.And) if condition is not None else ():

@@ -40,8 +40,8 @@ def _of_spark(name: str, grammar: str) -> Dialect:
 #: Trino divides whole numbers to whole numbers, and rounds doubles by products (1.005 to 1.0); Snowflake and BigQuery
 #: round products of decimals.
 DIALECTS: Mapping[str, Dialect] = {
-    one.name: one
-    for one in (
+    dialect.name: dialect
+    for dialect in (
         _of_spark("spark", "spark"),
         _of_spark("delta", "spark"),
         _of_spark("iceberg", "spark"),
@@ -69,18 +69,18 @@ def parse_merge(text: str, dialect: Dialect) -> exp.Merge:
         )
     try:
         _refuse_escapes(text, dialect)
-        found = [one for one in sqlglot.parse(text, read=dialect.grammar) if one is not None]
+        statements = [statement for statement in sqlglot.parse(text, read=dialect.grammar) if statement is not None]
     except SqlglotError as error:
-        said = str(error).splitlines()[0].rstrip(". ")
+        reason = str(error).splitlines()[0].rstrip(". ")
         raise Untranslatable(
-            f"it is not SQL of {dialect.name} that sqlglot reads ({said}): try another --dialect"
+            f"it is not SQL of {dialect.name} that sqlglot reads ({reason}): try another --dialect"
         ) from None
-    if len(found) != 1:
-        raise Untranslatable(f"there are {len(found)} statements: give one MERGE INTO at a time")
-    if not isinstance(found[0], exp.Merge):
-        raise Untranslatable(f"the statement is {found[0].key.upper()}: give a MERGE INTO")
-    found[0].meta[GRAMMAR] = dialect.grammar
-    return found[0]
+    if len(statements) != 1:
+        raise Untranslatable(f"there are {len(statements)} statements: give one MERGE INTO at a time")
+    if not isinstance(statements[0], exp.Merge):
+        raise Untranslatable(f"the statement is {statements[0].key.upper()}: give a MERGE INTO")
+    statements[0].meta[GRAMMAR] = dialect.grammar
+    return statements[0]
 
 
 def _refuse_escapes(text: str, dialect: Dialect) -> None:

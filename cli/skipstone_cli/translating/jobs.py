@@ -42,7 +42,7 @@ MAX_ASSIGNED = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What a statement does not say, and the user does.
+    """The choices of a user that a statement does not contain.
 
     ``table``: name of the Table; that of the statement if empty. ``paths``, ``format``, ``location`` and ``columns``
     (name to type): where the rows of its source are. ``zone``: of the session. ``keys_are_set``: the source has no null
@@ -194,7 +194,7 @@ class _Job:
 
 
 def _refuse_conditions(match: Match, whens: Sequence[When]) -> None:
-    """What ON says of the source beside keys decides which rows match, and so which are inserted."""
+    """Refuse source conditions of ON beside keys: they decide which rows match, and so which are inserted."""
     if match.others and any(when.role != MATCHED for when in whens):
         shown = " AND ".join(part.sql(comments=False) for part in match.others)
         raise Untranslatable(
@@ -253,14 +253,16 @@ def _check(spec: Mapping[str, Any]) -> None:
         for predicate in [spec.get("targetWhere"), *(clause.get("when") for clause in clauses)]:
             if predicate is not None:
                 parse_predicate(predicate)
-        for value in (value for one in given for value in one.values()):
+        for value in (value for mapping in given for value in mapping.values()):
             parse_assigned(value)
     except BadSpec as error:
         raise Untranslatable(f"{error}: work it out when you write the source") from None
     predicates = [clause.get("when", "") for clause in clauses] + [spec.get("targetWhere", "")]
-    names = [name for one in given for name in one] + [name for key in spec["keys"] for name in key.values()]
+    names = [name for mapping in given for name in mapping] + [name for key in spec["keys"] for name in key.values()]
     is_long = max(map(len, predicates)) > MAX_PREDICATE or any(len(name) > MAX_NAME for name in names)
-    if is_long or any(len(one) > MAX_COLUMNS or max(map(len, one.values()), default=0) > MAX_ASSIGNED for one in given):
+    if is_long or any(
+        len(mapping) > MAX_COLUMNS or max(map(len, mapping.values()), default=0) > MAX_ASSIGNED for mapping in given
+    ):
         raise Untranslatable(
             f"a condition has more than {MAX_PREDICATE} characters, a value more than {MAX_ASSIGNED}, a name more than "
             f"{MAX_NAME}, or a clause more than {MAX_COLUMNS} columns: shorten it"

@@ -33,7 +33,7 @@ class Zone:
 
 
 def is_literal(node: exp.Expr) -> bool:
-    """Whether an expression is a literal, but for NULL."""
+    """Return whether an expression is a literal, but for NULL."""
     inner = node.this if isinstance(node, exp.Neg) else node
     if isinstance(inner, exp.Cast):
         return (_is_text(inner.this) and inner.to.this in _TEMPORAL) or _is_suffixed(inner)
@@ -73,13 +73,13 @@ def _number(node: exp.Expr) -> str:
 
 
 def _is_suffixed(node: exp.Cast) -> bool:
-    """Whether a cast leaves its number as it is, as those do that suffixes stand for (``10L``, ``1.5BD``)."""
-    found = _NUMBER.fullmatch(str(node.this.this)) if isinstance(node.this, exp.Literal) else None
-    if found is None or found[3]:
+    """Return whether a cast leaves its number as it is, as those do that suffixes stand for (``10L``, ``1.5BD``)."""
+    match = _NUMBER.fullmatch(str(node.this.this)) if isinstance(node.this, exp.Literal) else None
+    if match is None or match[3]:
         return False
-    whole, _, fraction = found[0].partition(".")
+    whole, _, fraction = match[0].partition(".")
     if node.to.this is exp.DType.BIGINT:
-        return "." not in found[0] and len(whole) < _LONG_DIGITS
+        return "." not in match[0] and len(whole) < _LONG_DIGITS
     sizes = [int(str(size.this)) for size in node.to.expressions]
     is_decimal = node.to.this is exp.DType.DECIMAL and len(sizes) == 2
     return is_decimal and len(fraction) <= sizes[1] and len(whole.lstrip("0")) <= sizes[0] - sizes[1]
@@ -91,13 +91,13 @@ def _moment(node: exp.Cast, zone: Zone) -> str:
     zone.require(node)
     if kind is exp.DType.DATE and _DAY.fullmatch(text):
         return f"date '{text}'"
-    found = _MOMENT.fullmatch(text)
+    match = _MOMENT.fullmatch(text)
     # A cast without digits is one to milliseconds in Trino.
-    is_cut = kind is exp.DType.TIMESTAMP and not node.to.expressions and found and len(found[2] or "") > 3
-    if kind is exp.DType.TIMESTAMPNTZ and found and found[3]:
+    is_cut = kind is exp.DType.TIMESTAMP and not node.to.expressions and match and len(match[2] or "") > 3
+    if kind is exp.DType.TIMESTAMPNTZ and match and match[3]:
         # Spark leaves the offset out, and a MergeJob goes by it.
         raise Untranslatable(f"{quoted(node)} is a time of no zone: write it without an offset")
-    if kind in _MOMENTS and found and not is_cut:
+    if kind in _MOMENTS and match and not is_cut:
         return f"timestamp '{text}'"
     raise Untranslatable(
         f"{quoted(node)} is not a literal that a MergeJob has: write DATE '2024-12-31' or "

@@ -14,7 +14,7 @@ from skipstone_cli.translating.refusals import Untranslatable, quoted
 
 @dataclass(frozen=True)
 class Match:
-    """What ON says. ``keys``: pairs of a table column and a source column. ``where``: conditions on the table alone.
+    """The parts of ON. ``keys``: pairs of a table column and a source column. ``where``: conditions on the table alone.
 
     ``others``: conditions that also ask the source. A pair of rows that does not satisfy them does not match.
     """
@@ -42,7 +42,9 @@ def read_match(on: exp.Expr, conditions: Conditions) -> Match:
             "no column of the table equals a column of the source there: a MergeJob matches rows by keys, such as "
             "t.id = s.id"
         )
-    twice = [target.field for number, (target, _) in enumerate(keys) if target in [one for one, _ in keys[:number]]]
+    twice = [
+        target.field for number, (target, _) in enumerate(keys) if target in [earlier for earlier, _ in keys[:number]]
+    ]
     if twice:
         raise Untranslatable(f"the table column {twice[0]!r} equals two source columns: leave one of them out")
     return Match(keys, where, others)

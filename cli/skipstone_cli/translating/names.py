@@ -50,7 +50,7 @@ class FileColumns:
 
     def path(self, name: str) -> tuple[str, ...]:
         """Where the column ``name`` is in the files. Raises Untranslatable."""
-        alike = {one.lower(): one for one in self.named}
+        alike = {column.lower(): column for column in self.named}
         if name in self.named or name.lower() in alike:
             return self.named[name if name in self.named else alike[name.lower()]]
         if name.lower() in self.ranks:
@@ -129,7 +129,7 @@ _WORD = {SOURCE: "source", TARGET: "table"}
 
 
 def is_column(node: exp.Expr) -> bool:
-    """Whether an expression is a column or a field within one."""
+    """Return whether an expression is a column or a field within one."""
     return isinstance(node, exp.Column | exp.Dot) and not isinstance(node.this, exp.Star)
 
 

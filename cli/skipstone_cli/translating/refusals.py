@@ -33,7 +33,7 @@ class Parts:
     refused: list[str] = field(default_factory=list)
 
     def attempt(self, name: str, read: Callable[[], Read]) -> Read | None:
-        """What ``read`` returns; None if it is refused, whose sentence is kept."""
+        """Return the result of ``read``; None if it is refused: the sentence is kept."""
         try:
             return read()
         except Untranslatable as error:

@@ -33,7 +33,7 @@ class Relation:
 
 
 def read_source(node: exp.Expr) -> Relation:
-    """What stands behind USING. Raises Untranslatable."""
+    """Return the relation behind USING. Raises Untranslatable."""
     if isinstance(node, exp.Table):
         return _read_table(node)
     if not isinstance(node, exp.Subquery) or not isinstance(node.this, exp.Select):
@@ -86,19 +86,19 @@ def _read_select(node: exp.Select) -> Relation:
 def _choose(node: exp.Select, inner: Relation, scope: Scope) -> Relation:
     """The columns that a SELECT lists."""
     columns, ranks = FileColumns(rest=False), dict[str, Newest]()
-    for one in node.expressions:
-        column = one.this if isinstance(one, exp.Alias) else one
+    for expression in node.expressions:
+        column = expression.this if isinstance(expression, exp.Alias) else expression
         if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
             columns = _with_star(columns, column, inner, scope)
-            ranks |= {name: one for name, one in (inner.ranks or {}).items() if name in columns.hidden}
-        elif isinstance(column, exp.Window) and isinstance(one, exp.Alias):
-            ranks[one.alias.lower()] = _newest(column, inner, scope)
+            ranks |= {name: newest for name, newest in (inner.ranks or {}).items() if name in columns.hidden}
+        elif isinstance(column, exp.Window) and isinstance(expression, exp.Alias):
+            ranks[expression.alias.lower()] = _newest(column, inner, scope)
         elif is_column(column):
-            found = scope.find(column)
-            name = one.alias or found.path[-1]
-            columns = replace(columns, named={**columns.named, name: found.path})
+            located = scope.find(column)
+            name = expression.alias or located.path[-1]
+            columns = replace(columns, named={**columns.named, name: located.path})
         else:
-            raise Untranslatable(f"{quoted(one)} is computed: {WRITE_ROWS}, or compute it in SET and VALUES")
+            raise Untranslatable(f"{quoted(expression)} is computed: {WRITE_ROWS}, or compute it in SET and VALUES")
     columns = replace(columns, hidden=columns.hidden | ranks.keys(), ranks=frozenset(ranks))
     return Relation(inner.table, replace(inner.side, columns=columns), inner.newest, ranks)
 
@@ -109,7 +109,7 @@ def _with_star(columns: FileColumns, node: exp.Expr, inner: Relation, scope: Sco
     only(star, "except_")
     if isinstance(node, exp.Column) and scope.sides[0].rest_of((*(part.name for part in node.parts[:-1]), "*")) is None:
         raise Untranslatable(f"{quoted(node)} names another table: {WRITE_ROWS}")
-    left_out = {str(one.name).lower() for one in star.args.get("except_") or ()}
+    left_out = {str(excepted.name).lower() for excepted in star.args.get("except_") or ()}
     unseen = left_out - (inner.ranks or {}).keys()
     if unseen and inner.side.columns.rest:
         raise Untranslatable(
@@ -121,21 +121,21 @@ def _with_star(columns: FileColumns, node: exp.Expr, inner: Relation, scope: Sco
 
 
 def _kept(condition: exp.Expr, inner: Relation, ranks: dict[str, Newest], scope: Scope) -> Newest:
-    """What a condition on the number of a row keeps: the first of each key. Raises Untranslatable for all others."""
+    """Return the order of a condition that keeps the first row of each key. Raises Untranslatable for all others."""
     bare = condition.unnest()
     left = bare.this.unnest() if isinstance(bare, exp.EQ) else None
     is_first = isinstance(bare, exp.EQ) and str(bare.expression) == "1"
-    found = None
+    newest = None
     if isinstance(left, exp.Window):
-        found = _newest(left, inner, scope)
+        newest = _newest(left, inner, scope)
     elif isinstance(left, exp.Column):
-        found = ranks.get(str(left.name).lower())
-    if not is_first or found is None or inner.newest is not None:
+        newest = ranks.get(str(left.name).lower())
+    if not is_first or newest is None or inner.newest is not None:
         raise Untranslatable(
             f"{quoted(condition)} selects rows, and a MergeJob reads whole files: {WRITE_ROWS}, or write the condition "
             "into each WHEN clause if rows that it leaves out are to change nothing"
         )
-    return found
+    return newest
 
 
 def _newest(window: exp.Window, inner: Relation, scope: Scope) -> Newest:
@@ -153,5 +153,5 @@ def _newest(window: exp.Window, inner: Relation, scope: Scope) -> Newest:
             f"{quoted(window)} does not keep the greatest value, with null as the least: write ORDER BY … DESC NULLS "
             f"LAST, or {WRITE_ROWS}"
         )
-    keys = frozenset(scope.find(one).path for one in window.args.get("partition_by") or ())
+    keys = frozenset(scope.find(key).path for key in window.args.get("partition_by") or ())
     return Newest(keys, scope.find(ordered[0].this).path)

@@ -32,7 +32,7 @@ class Neighbor:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What else decides how an object stands. None and empty: there is none, or it could not be read.
+    """Other objects that decide how an object stands. None and empty: there is none, or it could not be read.
 
     ``jobs``: those of the same Table. ``slots``: live driver pods of the Warehouse. ``servers``: pods of its planning
     server. ``driver``: the newest driver pod of the object.
@@ -109,7 +109,7 @@ def _remedy(standing: Assessment) -> str:
 
 
 def find_waits(target: Target, obj: JsonObject, around: Surroundings) -> Iterator[str]:
-    """What must happen before the object goes on, a sentence each."""
+    """Yield a sentence for each event that the object waits for."""
     if target.kind in JOB_KINDS and judge(target.kind, obj).state in FINISHED:
         return
     if is_set(obj, "spec", "suspend"):
@@ -146,8 +146,8 @@ def _unready(neighbor: Neighbor) -> Iterator[str]:
         return
     ready = conditions_of(neighbor.obj).get("Ready")
     if ready is None or ready.status != "True":
-        said = f"{ready.reason}: {ready.message}".removesuffix(": ") if ready is not None else NEW
-        yield f"{neighbor.target} is not ready: {said}"
+        text = f"{ready.reason}: {ready.message}".removesuffix(": ") if ready is not None else NEW
+        yield f"{neighbor.target} is not ready: {text}"
 
 
 def _writer(obj: JsonObject, table: Neighbor | None) -> Iterator[str]:

@@ -106,5 +106,5 @@ _BY_KIND: Mapping[ResourceKind, Callable[[JsonObject], dict[str, Detail]]] = {
 
 
 def is_running(obj: JsonObject) -> bool:
-    """Whether a run of the object is intended or in progress."""
+    """Return whether a run of the object is intended or in progress."""
     return isinstance(field_of(obj, "status", "currentRun"), dict)

@@ -46,10 +46,10 @@ class Wanted:
 def read_wanted(text: str, file: str) -> Wanted:
     """The MergeJob in ``text``, the content of ``file``. Raises CliError."""
     try:
-        documents = [one for one in yaml.load_all(text, Loader=ManifestLoader) if one is not None]
+        documents = [document for document in yaml.load_all(text, Loader=ManifestLoader) if document is not None]
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise CliError(f"{file} is no YAML that can be read: {said}") from error
+        reason = " ".join(str(error).split())
+        raise CliError(f"{file} is not YAML that can be read: {reason}") from error
     job = _only_job(documents, file)
     name = name_of(job) or text_of(job, "metadata", "generateName").rstrip("-.")
     target = Target(MERGE_JOB, require_name(name or "merge", f"the name of a MergeJob in {file}"))
@@ -73,10 +73,10 @@ def wanted_of(schedule: JsonObject) -> Wanted:
     return Wanted(origin=target, spec=_spec(spec, str(target)), schedule=schedule)
 
 
-def _spec(found: object, what: str) -> JsonObject:
-    if not isinstance(found, dict) or not text_of(found, "tableRef", "name"):
+def _spec(spec: object, what: str) -> JsonObject:
+    if not isinstance(spec, dict) or not text_of(spec, "tableRef", "name"):
         raise CliError(f"{what} names no Table: write spec.tableRef.name")
-    return found
+    return spec
 
 
 def build_dry_run(wanted: Wanted, token: str) -> JsonObject:
@@ -85,7 +85,7 @@ def build_dry_run(wanted: Wanted, token: str) -> JsonObject:
     name = wanted.origin.name[: MAX_NAME - len(tail)].rstrip("-.") + tail
     metadata: JsonObject = {"name": name, "labels": {DRY_RUN_LABEL: "true"}}
     if wanted.schedule is not None:
-        # Whose memory of consumed files counts. It is no controller: the schedule must not take the job for its own.
+        # Whose memory of consumed files counts. It is not a controller: the schedule must not take the job for its own.
         owner = {"kind": SCHEDULE.name, "name": name_of(wanted.schedule), "uid": uid_of(wanted.schedule)}
         metadata["ownerReferences"] = [{"apiVersion": API_VERSION, **owner, "controller": False}]
     spec = {name: value for name, value in wanted.spec.items() if name not in _OWN_FIELDS}
@@ -94,7 +94,7 @@ def build_dry_run(wanted: Wanted, token: str) -> JsonObject:
 
 
 def find_understood(job: JsonObject) -> bool | None:
-    """Whether the operator knows that the job, which is suspended, is a dry run; None until it has said so.
+    """Return whether the operator treats the suspended job as a dry run; None until its status says so.
 
     A job that has failed already never begins.
     """
@@ -112,5 +112,5 @@ def find_end(job: JsonObject) -> Outcome | None:
     if standing.state in (State.RUNNING, State.WAITING, State.UNKNOWN):
         return None
     way_out = find_remedy(standing.reason)
-    said = f"{standing.reason}: {standing.message.rstrip('.')}".removesuffix(": ")
-    return Outcome(succeeded=False, message=f"the dry run has failed: {said}" + (f"; {way_out}" if way_out else ""))
+    reason = f"{standing.reason}: {standing.message.rstrip('.')}".removesuffix(": ")
+    return Outcome(succeeded=False, message=f"the dry run has failed: {reason}" + (f"; {way_out}" if way_out else ""))

@@ -26,7 +26,7 @@ class Outcome:
 
 
 def asked_value(obj: JsonObject, annotation: str) -> str:
-    """What the object is asked for by hand, as its status keeps it."""
+    """Return the value of the annotation of a user's request, as the status keeps it."""
     return text_of(obj, "metadata", "annotations", annotation)[:KEPT]
 
 
@@ -65,14 +65,16 @@ def find_maintain_end(obj: JsonObject, run_before: str) -> Outcome | None:
         return Outcome(succeeded=False, message=f"not all was done: {'; '.join(undone)}")
     if text_of(obj, "status", "lastMaintainRun", "result") != "Succeeded":
         return Outcome(succeeded=False, message=f"the maintain run failed: {last_error(obj, 'lastMaintainRun')}")
-    return Outcome(succeeded=True, message="the maintain run ended; " + ("; ".join(_told(steps)) or "nothing was due"))
+    return Outcome(
+        succeeded=True, message="the maintain run ended; " + ("; ".join(_step_lines(steps)) or "nothing was due")
+    )
 
 
 def _why(step: JsonObject) -> str:
     return ": ".join(part for part in (text_of(step, "reason"), text_of(step, "message")) if part)
 
 
-def _told(steps: list[JsonObject]) -> Iterator[str]:
+def _step_lines(steps: list[JsonObject]) -> Iterator[str]:
     for step in steps:
         counts = field_of(step, "counts")
         numbers = [f"{name} {count}" for name, count in counts.items() if count] if isinstance(counts, dict) else []

@@ -34,7 +34,7 @@ def attempt_of(pod: JsonObject) -> int:
 
 
 def operation_of(pod: JsonObject) -> str:
-    """What the run does, such as Merge."""
+    """Return the operation of the run, such as Merge."""
     return text_of(pod, "metadata", "labels", OPERATION_LABEL)
 
 
@@ -57,7 +57,7 @@ def guess_driver(obj: JsonObject, attempt: int | None = None) -> JsonObject | No
         for running, run in runs
         if text_of(run, "id") and attempt in (None, number_of(run, "attempt"))
     ]
-    chosen = max(fitting, key=lambda one: one[:2], default=None)
+    chosen = max(fitting, key=lambda candidate: candidate[:2], default=None)
     return _named_pod(chosen[2]) if chosen is not None else None
 
 
@@ -74,24 +74,24 @@ def describe(pod: JsonObject) -> str:
 
 
 def has_started(pod: JsonObject) -> bool:
-    """Whether the container of the driver runs or ran, so that it has a log."""
+    """Return whether the container of the driver runs or ran, so that it has a log."""
     state = _container_state(pod)
     return any(isinstance(field_of(state, name), dict) for name in ("running", "terminated"))
 
 
 def has_ended(pod: JsonObject) -> bool:
-    """Whether nothing more happens in the pod."""
+    """Return whether nothing more happens in the pod."""
     return text_of(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Whether the pod takes requests."""
-    found = (entry for entry in entries_of(pod, "status", "conditions") if text_of(entry, "type") == "Ready")
-    return any(text_of(one, "status") == "True" for one in found)
+    """Return whether the pod takes requests."""
+    ready = (entry for entry in entries_of(pod, "status", "conditions") if text_of(entry, "type") == "Ready")
+    return any(text_of(condition, "status") == "True" for condition in ready)
 
 
 def is_awaited(kind: ResourceKind, obj: JsonObject, driver: JsonObject | None) -> bool:
-    """Whether a driver is still to come: a run in progress has no pod, or a job that has not ended has none at all."""
+    """Return whether a driver is still to come: a run in progress, or a job that has not ended, has no pod."""
     run = "" if text_of(obj, "status", "currentRun", "kind") in ASIDE else text_of(obj, "status", "currentRun", "id")
     if driver is None:
         return bool(run) or (kind in JOB_KINDS and judge(kind, obj).state not in (*FINISHED, State.DELETING))
@@ -99,11 +99,11 @@ def is_awaited(kind: ResourceKind, obj: JsonObject, driver: JsonObject | None) -
 
 
 def find_obstacle(pod: JsonObject) -> str:
-    """What keeps the pod from starting, in words; empty when nothing is known."""
+    """Return the reason why the pod does not start; empty when it is unknown."""
     waiting = field_of(_container_state(pod), "waiting")
-    said = _joined(text_of(waiting, "reason"), text_of(waiting, "message"))
-    if said:
-        return said
+    reason = _joined(text_of(waiting, "reason"), text_of(waiting, "message"))
+    if reason:
+        return reason
     for entry in entries_of(pod, "status", "conditions"):
         if text_of(entry, "type") == "PodScheduled" and text_of(entry, "status") == "False":
             return _joined(text_of(entry, "reason"), text_of(entry, "message"))

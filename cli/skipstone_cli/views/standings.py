@@ -62,68 +62,70 @@ class Assessment:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody has to act."""
+        """Return whether somebody has to act."""
         return self.state is State.FAILED
 
 
 def conditions_of(obj: JsonObject) -> dict[str, Seen]:
     """The conditions by type."""
-    found = (
+    conditions = (
         Seen(text_of(entry, "type"), text_of(entry, "status"), text_of(entry, "reason"), text_of(entry, "message"))
         for entry in entries_of(obj, "status", "conditions")
     )
-    return {one.type: one for one in found}
+    return {condition.type: condition for condition in conditions}
 
 
 def is_stale(obj: JsonObject) -> bool:
-    """Whether the spec has changed since the operator judged it."""
+    """Return whether the spec has changed since the operator judged it."""
     generation = number_of(obj, "metadata", "generation") or 0
     return (number_of(obj, "status", "observedGeneration") or 0) < generation
 
 
 def is_deleting(obj: JsonObject) -> bool:
-    """Whether the object is being deleted."""
+    """Return whether the object is being deleted."""
     return bool(text_of(obj, "metadata", "deletionTimestamp"))
 
 
 def judge(kind: ResourceKind, obj: JsonObject) -> Assessment:
     """How the object stands."""
-    found = conditions_of(obj)
+    conditions = conditions_of(obj)
     if is_deleting(obj):
-        progress = found.get("Progressing")
+        progress = conditions.get("Progressing")
         return Assessment(State.DELETING, Reason.DELETING, progress.message if progress else "")
-    if not found:
+    if not conditions:
         return Assessment(State.UNKNOWN, "", NEW)
-    judged = _judge_job(obj, found) if kind in JOB_KINDS else _judge_lasting(obj, found)
-    stalled = found.get("Stalled")
+    judged = _judge_job(obj, conditions) if kind in JOB_KINDS else _judge_lasting(obj, conditions)
+    stalled = conditions.get("Stalled")
     if stalled is None or stalled.status != "True" or judged.state in (State.COMPLETE, State.FAILED):
         return judged
     return Assessment(State.FAILED, stalled.reason, stalled.message)
 
 
-def _judge_job(obj: JsonObject, found: dict[str, Seen]) -> Assessment:
+def _judge_job(obj: JsonObject, conditions: dict[str, Seen]) -> Assessment:
     for name, state in (("Failed", State.FAILED), ("Complete", State.COMPLETE)):
-        if (ended := found.get(name)) is not None and ended.status == "True":
+        if (ended := conditions.get(name)) is not None and ended.status == "True":
             return Assessment(state, ended.reason, ended.message)
-    progress = found.get("Progressing")
+    progress = conditions.get("Progressing")
     if progress is None:
         return Assessment(State.UNKNOWN, text_of(obj, "status", "reason"), "")
     running = progress.status == "True" and bool(field_of(obj, "status", "currentRun"))
     return Assessment(State.RUNNING if running else State.WAITING, progress.reason, progress.message)
 
 
-def _judge_lasting(obj: JsonObject, found: dict[str, Seen]) -> Assessment:
+def _judge_lasting(obj: JsonObject, conditions: dict[str, Seen]) -> Assessment:
     """A kind that stays: Warehouse, Table, SecondaryIndex, MergeSchedule."""
-    ready = found.get("Ready")
+    ready = conditions.get("Ready")
     if ready is not None and ready.status != "True" and ready.reason not in PENDING:
         return Assessment(State.FAILED, ready.reason, ready.message)
-    if (degraded := found.get("Degraded")) is not None and degraded.status == "True":
+    if (degraded := conditions.get("Degraded")) is not None and degraded.status == "True":
         return Assessment(State.FAILED, degraded.reason, degraded.message)
     lasting = ("Healthy", "Synced", "PlanningReady")
-    behind = [one for name in lasting if (one := found.get(name)) is not None and one.status == "False"]
-    for one in behind:
-        if one.reason in BROKEN:
-            return Assessment(State.FAILED, one.reason, one.message)
+    behind = [
+        condition for name in lasting if (condition := conditions.get(name)) is not None and condition.status == "False"
+    ]
+    for condition in behind:
+        if condition.reason in BROKEN:
+            return Assessment(State.FAILED, condition.reason, condition.message)
     if ready is None:
         return Assessment(State.UNKNOWN, "", NEW)
     if ready.status != "True":

@@ -31,14 +31,14 @@ class OlderJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """One object and what is below it. Not ``found``: others name it, and it does not exist or may not be listed."""
+    """One object and what is below it. ``exists`` False: others name it, and it is missing or may not be listed."""
 
     kind: ResourceKind
     namespace: str
     name: str
     standing: Assessment
     details: Mapping[str, Detail]
-    found: bool = True
+    exists: bool = True
     children: tuple[Branch, ...] = ()
     older: OlderJobs | None = None
 
@@ -87,7 +87,7 @@ def build_tree(
 
 def narrow(tree: Iterable[Branch], target: Target, namespace: str) -> tuple[Branch, ...]:
     """The target with all that is below it, and the objects that lead to it without what else they hold."""
-    return tuple(found for one in tree if (found := _narrowed(one, target, namespace)) is not None)
+    return tuple(narrowed for branch in tree if (narrowed := _narrowed(branch, target, namespace)) is not None)
 
 
 def _narrowed(branch: Branch, target: Target, namespace: str) -> Branch | None:
@@ -146,14 +146,14 @@ def _parents(
         if place not in known:
             standing = _unfound(kind, place, unlisted)
             absent = Branch(
-                kind=kind, namespace=place.namespace, name=place.name, standing=standing, details={}, found=False
+                kind=kind, namespace=place.namespace, name=place.name, standing=standing, details={}, exists=False
             )
             rows.append((place, absent, Place(place.namespace, "")))
     return sorted(rows, key=lambda row: (row[0].namespace, row[0].name))
 
 
 def _unfound(kind: ResourceKind, place: Place, unlisted: Collection[ResourceKind]) -> Assessment:
-    """What can be said of an object that others name and that is not among those that were listed."""
+    """Return the state of an object that others name and that was not listed."""
     if not place.name and TABLE not in unlisted:
         return UNNAMED
     hidden = kind if place.name else TABLE

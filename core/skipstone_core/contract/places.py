@@ -69,14 +69,14 @@ class PlaceRef:
     @property
     def bucket(self) -> BucketRef | None:
         """The place in an object store, of whichever kind; None on a volume."""
-        found: list[BucketRef] = [one for name in self.BUCKETS if (one := getattr(self, name)) is not None]
-        return found[0] if found else None
+        buckets: list[BucketRef] = [bucket for name in self.BUCKETS if (bucket := getattr(self, name)) is not None]
+        return buckets[0] if buckets else None
 
     def __post_init__(self) -> None:
         """Raise ContractViolation unless there is exactly one storage."""
         if bool(self.root) + sum(getattr(self, name) is not None for name in self.BUCKETS) != 1:
-            told = " and ".join(("root", *self.BUCKETS))
-            raise ContractViolation(f"{self.WHAT} has exactly one storage: set one of {told}")
+            choices = " and ".join(("root", *self.BUCKETS))
+            raise ContractViolation(f"{self.WHAT} has exactly one storage: set one of {choices}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -334,7 +334,7 @@ class MergeTask:
 
     @property
     def adds_columns(self) -> bool:
-        """Whether columns that the table lacks are added to it."""
+        """Return whether columns that the table lacks are added to it."""
         by_source = self.source.unknown_columns is UnknownColumns.ADD
         return by_source or self.schema_evolution is SchemaEvolution.ADD_COLUMNS
 

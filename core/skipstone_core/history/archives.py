@@ -55,7 +55,7 @@ class ArchivedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveContent:
-    """What one file holds. ``partial``: segments of which rows were left out."""
+    """The content of one file. ``partial``: segments some rows of which were left out."""
 
     records: tuple[ArchivedRecord, ...] = ()
     partial: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ def decode_files(text: str) -> tuple[ArchiveFile, ...]:
     try:
         raw = json.loads(text)
         if not isinstance(raw, list):
-            raise ContractViolation("the list of archived transactions is no list")
+            raise ContractViolation("the list of archived transactions is not a list")
         return tuple(decode(ArchiveFile, file) for file in raw)
     except (ValueError, TypeError) as error:
         raise ContractViolation(f"the list of archived transactions cannot be read: {error}") from error
@@ -199,9 +199,9 @@ def _check(body: bytes, checksum: int) -> None:
 
 def _load(body: bytes) -> list:  # type: ignore[type-arg]
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except ValueError as error:
-        raise ContractViolation("a section of it is no JSON") from error
-    if not isinstance(found, list):
-        raise ContractViolation("a section of it is no list")
-    return found
+        raise ContractViolation("a section of it is not JSON") from error
+    if not isinstance(document, list):
+        raise ContractViolation("a section of it is not a list")
+    return document

@@ -28,7 +28,7 @@ UNREPORTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TxnRecord:
-    """What a table remembers of one transaction, enough to rebuild the report of its run.
+    """A table's record of one transaction, enough to rebuild the report of its run.
 
     ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id`` and ``sequence_number``: of its snapshot, 0 when
     not known. ``counts``: as in JobReport.

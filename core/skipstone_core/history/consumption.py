@@ -88,7 +88,7 @@ def encode_replay(replay: ReplayRecord) -> str:
 
 
 def decode_replay(text: str | None) -> ReplayRecord | None:
-    """What ``encode_replay`` wrote; None for nothing. Raises ContractViolation when it is something else."""
+    """Return the record that ``encode_replay`` wrote; None without one. Raises ContractViolation for other text."""
     try:
         return decode(ReplayRecord, json.loads(text)) if text else None
     except ValueError as error:
@@ -137,20 +137,20 @@ def decode_record(content: bytes) -> ConsumptionRecord:
 
 
 def entry(path: str, size: int, version: int | str, touched_ns: int = 0) -> bytes:
-    """What stands for one file in a record: as the storage tells it. ``touched_ns`` 0: not known."""
+    """Return the entry of one file in a record, as the storage describes it. ``touched_ns`` 0: not known."""
     state = hashlib.sha256(json.dumps([size, version]).encode()).digest()[:CONTENT_BYTES]
     change = hashlib.sha256(str(touched_ns).encode()).digest()[:CHANGE_BYTES] if touched_ns else UNKNOWN_CHANGE
     return hashlib.sha256(path.encode()).digest()[:NAME_BYTES] + state + change
 
 
-def is_same_content(one: bytes, other: bytes) -> bool:
-    """Whether two states are of files with one size and time."""
-    return one[:CONTENT_BYTES] == other[:CONTENT_BYTES]
+def is_same_content(first: bytes, other: bytes) -> bool:
+    """Return whether two states are of files with one size and time."""
+    return first[:CONTENT_BYTES] == other[:CONTENT_BYTES]
 
 
-def is_same_change(one: bytes, other: bytes) -> bool:
-    """Whether two states may be of one file that nobody touched in between."""
-    changes = {one[CONTENT_BYTES:], other[CONTENT_BYTES:]} - {UNKNOWN_CHANGE}
+def is_same_change(first: bytes, other: bytes) -> bool:
+    """Return whether two states may be of one file that nobody touched in between."""
+    changes = {first[CONTENT_BYTES:], other[CONTENT_BYTES:]} - {UNKNOWN_CHANGE}
     return len(changes) < 2
 
 

@@ -129,16 +129,16 @@ def _find_anchor(known: Lineage, chain: Sequence[Link], known_chain: Sequence[Li
 
 def _gaps(first: int, last: int, kept: set[int]) -> list[Span]:
     """The numbers from ``first`` to ``last`` that are not in ``kept``."""
-    found, start = [], first
+    spans, start = [], first
     for number in sorted(number for number in kept if first <= number <= last):
         if start < number:
-            found.append(Span(start, number - 1, Standing.ROLLED_BACK))
+            spans.append(Span(start, number - 1, Standing.ROLLED_BACK))
         start = number + 1
-    return found + ([Span(start, last, Standing.ROLLED_BACK)] if start <= last else [])
+    return spans + ([Span(start, last, Standing.ROLLED_BACK)] if start <= last else [])
 
 
 def _capped(spans: Sequence[Span], last: int) -> list[Span]:
-    """What of ``spans`` is not above ``last``."""
+    """Return the parts of ``spans`` that are not above ``last``."""
     return [Span(span.first, min(span.last, last), span.standing) for span in spans if span.first <= last]
 
 

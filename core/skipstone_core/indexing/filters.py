@@ -30,7 +30,7 @@ def pass_rate(rate: float, keys: int) -> float:
 
 @dataclass(frozen=True)
 class FilterCost:
-    """What asking filters takes: files whose footers are read, bytes of filters, and how often a key is looked up."""
+    """The cost of asking filters: files whose footers are read, bytes of filters, and how often a key is looked up."""
 
     files: int = 0
     bytes: int = 0
@@ -54,15 +54,15 @@ NO_COST = FilterCost()
 
 
 def is_little(candidates: ReadCost) -> bool:
-    """Whether reading the candidates takes no longer than finding out what their filters say."""
+    """Return whether reading the candidates takes no longer than finding out what their filters say."""
     return candidates.weight <= LITTLE_BYTES
 
 
 def may_pay(cost: FilterCost, saves: ReadCost, dropped: float = 1.0) -> bool:
-    """Whether asking filters is worth it when the part ``dropped`` of what it may save is saved."""
+    """Return whether asking filters is worth it when the part ``dropped`` of what it may save is saved."""
     return cost.weight <= WORTHWHILE_PART * dropped * saves.weight
 
 
 def errs_too_often(passes: Sequence[float]) -> bool:
-    """Whether files without any key pass their filters nearly always, however many were looked at."""
+    """Return whether files without any key pass their filters nearly always, however many were looked at."""
     return bool(passes) and min(passes) >= PASSED_ANYWAY

@@ -37,7 +37,7 @@ class IndexColumn:
 
 @dataclass(frozen=True)
 class IndexDefinition:
-    """What an index is of. Names are not part of it: renaming a column keeps the index.
+    """The columns of an index. Names are not part of it: renaming a column keeps the index.
 
     ``columns``: the keys, by which entries are sorted. ``included``: values that entries hold besides, each column once
     and none that is a key. ``buckets``: how many a covering index has; 0: another index. Storage types are wide (every
@@ -103,10 +103,10 @@ class SegmentSync:
 def synced_up_to(segments: Iterable[SegmentSync]) -> int:
     """The last segment before the first that is not synced, of segments in ascending order; 0 for none."""
     last = 0
-    for one in segments:
-        if not one.is_synced:
+    for segment in segments:
+        if not segment.is_synced:
             return last
-        last = one.segment
+        last = segment.segment
     return last
 
 
@@ -177,7 +177,7 @@ def plan_run_merge(runs: Iterable[SortedRun]) -> tuple[SortedRun, ...]:
 
 
 def is_spread(rows: int, all_rows: int, buckets: int) -> bool:
-    """Whether a run of so many rows goes to a file per bucket; ``all_rows``: of the index, these included.
+    """Return whether a run of so many rows goes to a file per bucket; ``all_rows``: of the index, these included.
 
     A small run is one file for all buckets, as a commit of a few rows must not write hundreds of files. Its rows are
     few beside the others, or there are so few at all that the files of the whole index are counted in runs.
@@ -186,5 +186,5 @@ def is_spread(rows: int, all_rows: int, buckets: int) -> bool:
 
 
 def is_purge_worthwhile(stale_rows: int, all_rows: int) -> bool:
-    """Whether so many entries belong to files of no snapshot that rewriting the index without them pays."""
+    """Return whether so many entries belong to files of no snapshot that rewriting the index without them pays."""
     return stale_rows > 0 and stale_rows >= STALE_PART_TO_PURGE * all_rows

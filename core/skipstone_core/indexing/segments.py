@@ -15,7 +15,7 @@ from skipstone_core.contract.reports import SegmentCounts
 
 
 class SegmentStatus(StrEnum):
-    """What a reader may expect of a segment."""
+    """The state of a segment for readers."""
 
     VALID = "Valid"
     PARTIAL = "Partial"
@@ -30,7 +30,7 @@ LIVE_STATUSES = frozenset({SegmentStatus.VALID, SegmentStatus.PARTIAL, SegmentSt
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentFacts:
-    """What one snapshot of the table says of one segment.
+    """The facts about one segment in one snapshot of the table.
 
     ``added_files`` is what the segment's own snapshot added, None when that snapshot is expired; ``partial`` tells
     that its load redirected or dropped rows; ``rewritten`` that a rewrite moved its rows to another segment.
@@ -56,7 +56,7 @@ def segment_status(facts: SegmentFacts) -> SegmentStatus:
 
 def segment_statuses(facts: Iterable[SegmentFacts]) -> dict[int, SegmentStatus]:
     """Statuses by segment id; an id given twice keeps its last facts."""
-    return {one.segment: segment_status(one) for one in facts}
+    return {fact.segment: segment_status(fact) for fact in facts}
 
 
 def count_segments(statuses: Mapping[int, SegmentStatus]) -> SegmentCounts:

@@ -27,7 +27,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Pinned:
-    """What a run planned on. ``snapshot_id`` None: the table had no snapshot."""
+    """The snapshot that a run planned on. ``snapshot_id`` None: the table had no snapshot."""
 
     table_uuid: str
     snapshot_id: int | None
@@ -37,7 +37,7 @@ class Pinned:
 
 
 def is_delete_newer(kind: DeleteKind, *, data_sequence: int, delete_sequence: int) -> bool:
-    """Whether a delete may apply to a data file by sequence: equality deletes spare rows of their own commit."""
+    """Return whether a delete may apply to a data file by sequence: equality deletes spare rows of their own commit."""
     if kind is DeleteKind.EQUALITY:
         return data_sequence < delete_sequence
     return data_sequence <= delete_sequence

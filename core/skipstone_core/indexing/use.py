@@ -143,7 +143,7 @@ class ReadCost:
 
 
 def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
-    """Whether to read ``index``, which can save at most the reading of ``candidates``."""
+    """Return whether to read ``index``, which can save at most the reading of ``candidates``."""
     if candidates.files == 0:
         return False
     if index.files <= SMALL_FILES and index.bytes <= SMALL_BYTES:
@@ -160,7 +160,7 @@ class ScanCost:
 
 
 def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
-    """Whether tasks read their rows from an index, at the cost ``index``, and not from ``files``.
+    """Return whether tasks read their rows from an index, at the cost ``index``, and not from ``files``.
 
     Rows of neighboring keys stand together in files more often than not, which makes joins and groups of them cheap.
     """
@@ -169,7 +169,7 @@ def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
 
 
 def is_small_side(side: ReadCost, other: ReadCost, *, gives_few: bool = False) -> bool:
-    """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one.
+    """Return whether to run ``side`` of a join first, although its keys may leave out nothing of the other side.
 
     ``gives_few``: whether it has few rows for certain, or nearly so. What has to be read takes a job of its own.
     """
@@ -179,20 +179,21 @@ def is_small_side(side: ReadCost, other: ReadCost, *, gives_few: bool = False) -
 
 
 def are_worth_their_keys(keys: int, savings: ReadCost) -> bool:
-    """Whether to look up so many ``keys`` of a side that ran, which can save at most ``savings``."""
+    """Return whether to look up so many ``keys`` of a side that ran, which can save at most ``savings``."""
     return keys <= FEW_KEYS or keys * KEY_BYTES <= SMALL_SIDE_PART * savings.weight
 
 
 def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:
-    """Whether to join by buckets: to read ``entries``, and to read and shuffle ``shuffled`` rows besides, instead of
-    reading and shuffling ``all_rows``.
+    """Return whether a join by buckets is faster than reading and shuffling ``all_rows``.
+
+    It reads ``entries``, and reads and shuffles ``shuffled`` rows.
     """
     read_and_shuffled = 1 + SHUFFLE_ROWS
     return entries + shuffled * read_and_shuffled <= COVERING_PART * all_rows * read_and_shuffled
 
 
 def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
-    """Whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
+    """Return whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
     return hit_bytes <= NARROW_PART * candidate_bytes
 
 
@@ -220,17 +221,17 @@ class Sampled:
 
 
 def is_worth_a_job(cost: ReadCost) -> bool:
-    """Whether reading costs so much that tasks do it sooner than the driver, whatever single rows are wanted."""
+    """Return whether reading costs so much that tasks do it sooner than the driver, whatever single rows are wanted."""
     return cost.weight >= WORTH_A_JOB_BYTES
 
 
 def are_few(rows: int, of_rows: int) -> bool:
-    """Whether so few rows are wanted that they are read by position."""
+    """Return whether so few rows are wanted that they are read by position."""
     return rows <= FEW_ROWS_PART * of_rows
 
 
 def is_driver_faster(here: ReadCost, there: ReadCost, *, task_cores: int) -> bool:
-    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``."""
+    """Return whether the driver reads single rows, at cost ``here``, sooner than tasks read whole files, ``there``."""
     by_driver = here.files * DRIVER_OPEN_BYTES + here.bytes * DRIVER_BYTE
     by_tasks = there.files * TASK_OPEN_BYTES + there.bytes
     return by_driver <= by_tasks / task_cores + JOB_BYTES

@@ -106,24 +106,24 @@ class ValueExpression:
 
 def columns_of(term: Term) -> Iterator[ColumnRef]:
     """Every column below ``term``."""
-    for one in walk(term):
-        if isinstance(one, Atom) and isinstance(one.operand, ColumnRef):
-            yield one.operand
+    for part in walk(term):
+        if isinstance(part, Atom) and isinstance(part.operand, ColumnRef):
+            yield part.operand
 
 
 def walk(term: Term) -> Iterator[Term]:
     """``term`` and all that it is made of."""
     pending = [term]
     while pending:
-        one = pending.pop()
-        yield one
-        match one:
+        part = pending.pop()
+        yield part
+        match part:
             case Negative() | Cast():
-                pending.append(one.inner)
+                pending.append(part.inner)
             case Arithmetic():
-                pending += [one.right, one.left]
+                pending += [part.right, part.left]
             case Call():
-                pending += reversed(one.args)
+                pending += reversed(part.args)
 
 
 def with_sides(term: Term) -> Term:
@@ -156,8 +156,8 @@ def check_expression(
 
 def decimal_of(type_name: str) -> tuple[int, int] | None:
     """Precision and scale of a decimal type; None for other types."""
-    found = _DECIMAL.fullmatch(type_name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(type_name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def plain_type(type_name: str) -> str:
@@ -166,7 +166,7 @@ def plain_type(type_name: str) -> str:
 
 
 def is_castable(type_name: str) -> bool:
-    """Whether ``cast`` goes to a type."""
+    """Return whether ``cast`` goes to a type."""
     known = decimal_of(type_name)
     return known[1] <= known[0] <= MAX_DIGITS and known[0] > 0 if known else type_name in _CASTABLE
 

@@ -40,19 +40,19 @@ _OPERATORS = "+-*/%"
 def unexpected(error: UnexpectedInput, text: str, start: str, field: str) -> str:
     """One sentence about ``text`` in ``field``, which the rule ``start`` does not take."""
     hint = _HINTS[_FILTER if field == _FILTER else start]
-    for found in _FOREIGN.finditer(text):
-        sign = found["sign"]
+    for match in _FOREIGN.finditer(text):
+        sign = match["sign"]
         if sign and not (sign == "||" and start == "assigned"):
             instead = _ANYWHERE | (_INSTEAD if start == "start" else {})
-            told = instead.get(sign.lower(), hint)
-            return f"at position {found.start('sign') + 1}: {sign!r} is not part of the language: {told}"
+            advice = instead.get(sign.lower(), hint)
+            return f"at position {match.start('sign') + 1}: {sign!r} is not part of the language: {advice}"
     what = _met(error, text)
-    said = f"{what!r} is not expected here" if what else "the text ends too early"
-    return f"at position {_position(error, text)}: {said}: {_hint(what, start) or hint}"
+    clause = f"{what!r} is not expected here" if what else "the text ends too early"
+    return f"at position {_position(error, text)}: {clause}: {_hint(what, start) or hint}"
 
 
 def _hint(what: str, start: str) -> str:
-    """What is known of a word that does not fit; else nothing."""
+    """Return advice for a word that does not fit; empty without any."""
     if what in ("'", "`"):
         return "close the quote"
     if what.lower() == "collate":

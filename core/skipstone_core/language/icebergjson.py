@@ -87,15 +87,15 @@ def read_filter(tree: object, columns: FilterColumns, *, case_sensitive: bool) -
 
 
 def _by_name(names: Mapping[str, int], *, case_sensitive: bool) -> Mapping[str, frozenset[int]]:
-    found: dict[str, set[int]] = {}
+    by_name: dict[str, set[int]] = {}
     for name, field_id in names.items():
-        found.setdefault(name if case_sensitive else name.lower(), set()).add(field_id)
-    return {name: frozenset(field_ids) for name, field_ids in found.items()}
+        by_name.setdefault(name if case_sensitive else name.lower(), set()).add(field_id)
+    return {name: frozenset(field_ids) for name, field_ids in by_name.items()}
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """What a test is of: ``term`` None when nobody knows it."""
+    """The operand of a test: ``term`` None when it is unknown."""
 
     field_ids: frozenset[int]
     term: Term | None
@@ -187,11 +187,11 @@ class _Reader:
         operand = self._operand(inner)
         if name.lower() == IDENTITY or operand.term is None:
             return operand
-        found = find_transform(name, operand.type_name)
+        transform = find_transform(name, operand.type_name)
         what = f"the transform {name[:_SHOWN]} of {operand.what}"
-        if found is None:
+        if transform is None:
             return _Operand(operand.field_ids, None, "", what)
-        return _Operand(operand.field_ids, Term(operand.term.field_id, found.name), found.result_type, what)
+        return _Operand(operand.field_ids, Term(operand.term.field_id, transform.name), transform.result_type, what)
 
     def _column(self, name: object) -> _Operand:
         if not isinstance(name, str):

@@ -58,7 +58,7 @@ def greatest_and_least(type_name: str) -> tuple[int, int] | None:
 
 
 def has_scale(value: Plain | None, type_name: str) -> bool:
-    """Whether Iceberg's lists find ``value`` among those of a type: Java tells decimals of other scales apart there."""
+    """Return whether Iceberg's lists find ``value`` among those of a type: Java compares scales of decimals there."""
     if not isinstance(value, str) or not type_name.strip().lower().startswith("decimal"):
         return True
     scale = type_name.partition(",")[2].strip(" )")
@@ -188,10 +188,10 @@ def _moment(value: Plain, *, has_zone: bool) -> datetime | OutOfType:
     """The instant in UTC. PyIceberg writes no zone for those either, so that a text without one is in UTC."""
     try:
         if isinstance(value, str):
-            found = _MOMENT.fullmatch(value)
-            if not found or (found[2] and not has_zone):
+            match = _MOMENT.fullmatch(value)
+            if not match or (match[2] and not has_zone):
                 return OutOfType.UNFIT
-            return datetime.fromisoformat(found[1] + (found[2] or "Z")).astimezone(UTC)
+            return datetime.fromisoformat(match[1] + (match[2] or "Z")).astimezone(UTC)
         micros = _whole(value, _LONG_BITS)
         return OutOfType.UNFIT if isinstance(micros, OutOfType) else _EPOCH + timedelta(microseconds=micros)
     except (ValueError, OverflowError):

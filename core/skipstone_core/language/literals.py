@@ -53,8 +53,8 @@ def _number(value: Literal, type_name: str) -> Literal:
     name = type_name.strip().lower()
     if name in _INTEGERS:
         return _integer(value, _INTEGERS[name])
-    if found := _DECIMAL.fullmatch(name):
-        return _decimal(value, int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(name):
+        return _decimal(value, int(match[1]), int(match[2]))
     return _float(value, name)
 
 

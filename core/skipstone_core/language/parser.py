@@ -150,7 +150,7 @@ def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | Term
 
 
 def _understood(text: str, start: str, field: str) -> object:
-    """What the rule ``start`` of the grammar makes of ``text``. Raises BadSpec."""
+    """Return the tree of ``text`` by the rule ``start`` of the grammar. Raises BadSpec."""
     try:
         return _parser(start).parse(text)
     except UnexpectedInput as error:

@@ -23,25 +23,25 @@ def join_path(parts: Sequence[str]) -> str:
 def split_path(name: str) -> tuple[str, ...]:
     """The parts of a path; the name alone when it is none."""
     parts, at = [], 0
-    while found := _PART.match(name, at):
-        parts.append(found[2] if found[2] is not None else found[1].replace("``", "`"))
-        at = found.end() + 1
-        if found.end() == len(name):
+    while match := _PART.match(name, at):
+        parts.append(match[2] if match[2] is not None else match[1].replace("``", "`"))
+        at = match.end() + 1
+        if match.end() == len(name):
             return tuple(parts)
-        if name[found.end()] != ".":
+        if name[match.end()] != ".":
             break
     return (name,)
 
 
 def is_path(name: str) -> bool:
-    """Whether ``name`` can mean a field within a column."""
+    """Return whether ``name`` can mean a field within a column."""
     return len(split_path(name)) > 1
 
 
 def like_hint(name: str, names: Iterable[str]) -> str:
-    """What to do when ``name`` is none of ``names``: the one that differs in case or blanks only, else some of them."""
+    """Return advice for a ``name`` that is none of ``names``: the one that differs in case or blanks only, or some."""
     known = list(names)
-    alike = next((one for one in known if one.strip().lower() == name.strip().lower()), None)
+    alike = next((candidate for candidate in known if candidate.strip().lower() == name.strip().lower()), None)
     if alike is not None:
         return f"write {alike!r}, names are exact"
     if not known:

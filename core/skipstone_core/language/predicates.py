@@ -207,7 +207,7 @@ def _checked_items(node: InList, types: _Types) -> tuple[Constant, ...]:
 
 def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand, Operand]:
     a, b = _family(left, types), _family(right, types)
-    if KeyFamily.BINARY in (a, b) and not any(_is_bytes(one) for one in (left, right)):
+    if KeyFamily.BINARY in (a, b) and not any(_is_bytes(operand) for operand in (left, right)):
         raise _only_null(left if a is KeyFamily.BINARY else right, types)
     left, right = _placed(left, b, types.zone), _placed(right, a, types.zone)
     a, b = _family(left, types), _family(right, types)
@@ -255,14 +255,14 @@ def _type_name(operand: Operand, types: _Types) -> str:
 
 
 def missing_column(operand: ColumnRef, types: Mapping[str, str]) -> UnsupportedPredicate:
-    """What is said of a column that is none of ``types``."""
+    """Return the error for a column that is none of ``types``."""
     lead, like = f"there is no column {operand}", {name.lower(): name for name in types}.get(str(operand).lower())
     if like is not None:
         return UnsupportedPredicate(f"{lead}: write {like}, names are exact")
     sides = sorted({name.split(".", 1)[0] for name in types if "." in name} & {*SIDES})
     if not operand.side and sides:
         named = [f"{side}.{operand.name}" for side in sides]
-        return UnsupportedPredicate(f"{lead}: write {' or '.join([one for one in named if one in types] or named)}")
+        return UnsupportedPredicate(f"{lead}: write {' or '.join([name for name in named if name in types] or named)}")
     if operand.side == "target" and is_path(operand.name):
         return UnsupportedPredicate(f"{lead}: fields within columns of the table cannot be named, name a whole column")
     start = f"{operand.side}." if operand.side else ""

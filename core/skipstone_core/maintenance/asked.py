@@ -22,7 +22,7 @@ def maintain_request(mark: str, steps: Iterable[MaintenanceStep] = ()) -> str:
 def find_asked_steps(value: str) -> tuple[MaintenanceStep, ...]:
     """The steps that the value names, in order; all of them for a value that does not begin with names of steps."""
     names, slash, _ = value.partition("/")
-    found = [_STEPS.get(name.strip().lower()) for name in names.split(",")]
-    if not slash or None in found:
+    steps = [_STEPS.get(name.strip().lower()) for name in names.split(",")]
+    if not slash or None in steps:
         return tuple(MaintenanceStep)
-    return tuple(step for step in MaintenanceStep if step in found)
+    return tuple(step for step in MaintenanceStep if step in steps)

@@ -112,7 +112,7 @@ def _filled(
     groups: list[list[FileFacts]] = []
     group: list[FileFacts] = []
     nbytes = 0
-    for file in sorted(files, key=lambda one: (one.order, one.file_id)):
+    for file in sorted(files, key=lambda facts: (facts.order, facts.file_id)):
         more = nbytes + file.live_bytes
         if nbytes >= policy.small_below and more - size > size - nbytes:
             groups.append(group)
@@ -132,19 +132,19 @@ def _tiers(files: Sequence[FileFacts], policy: CompactionPolicy) -> list[list[Fi
     """Files that fill a tier, or must be rewritten anyhow; their bundle may fill tiers as well."""
     members: defaultdict[int, list[list[FileFacts]]] = defaultdict(list)
     must = [file for file in files if _is_decayed(file, policy)]
-    for one in (must, *([file] for file in files if not _is_decayed(file, policy))):
-        if one:
-            members[_tier(one, policy)].append(one)
+    for bundle in (must, *([file] for file in files if not _is_decayed(file, policy))):
+        if bundle:
+            members[_tier(bundle, policy)].append(bundle)
     done: list[list[FileFacts]] = []
     while members:
         lowest = min(members)
-        found = members.pop(lowest)
-        if len(found) < policy.min_input_files:
-            done += found
+        tier = members.pop(lowest)
+        if len(tier) < policy.min_input_files:
+            done += tier
             continue
-        merged = [file for one in found for file in one]
+        merged = [file for inputs in tier for file in inputs]
         members[max(lowest + 1, _tier(merged, policy))].append(merged)
-    return [one for one in done if len(one) > 1 or one is must]
+    return [group for group in done if len(group) > 1 or group is must]
 
 
 def _bytes(files: Iterable[FileFacts]) -> int:
@@ -161,6 +161,6 @@ def _tier(files: Iterable[FileFacts], policy: CompactionPolicy) -> int:
 
 def _group(files: Sequence[FileFacts], policy: CompactionPolicy, *, is_sorted: bool) -> RewriteGroup:
     """The group, of files in their order."""
-    ordered = sorted(files, key=lambda one: (one.order, one.file_id))
+    ordered = sorted(files, key=lambda file: (file.order, file.file_id))
     outputs = outputs_of(_bytes(files), policy.target_file_size) if is_sorted else 1
     return RewriteGroup(tuple(file.file_id for file in ordered), sum(file.size for file in files), outputs)

@@ -71,7 +71,7 @@ class ExpiryPlan:
 def plan_expiry(
     history: HistoryFacts, policy: SnapshotPolicy, now_ms: int, *, in_use_since_ms: int | None = None
 ) -> ExpiryPlan:
-    """What expires at ``now_ms``.
+    """Return the snapshots and refs that expire at ``now_ms``.
 
     ``in_use_since_ms``: when the oldest run that may read the table began; what was the head of main since then stays.
     Every snapshot that was the head of main within the age of the policy stays. A tag keeps its snapshot, a branch its
@@ -82,7 +82,7 @@ def plan_expiry(
     over = tuple(ref.name for ref in history.refs if facts.is_over(ref, now_ms))
     holds = facts.holds([ref for ref in history.refs if ref.name not in over])
     used = set() if in_use_since_ms is None else facts.heads_since(in_use_since_ms)
-    gone = (one.snapshot_id for one in history.snapshots if holds[one.snapshot_id] < now_ms)
+    gone = (snapshot.snapshot_id for snapshot in history.snapshots if holds[snapshot.snapshot_id] < now_ms)
     return ExpiryPlan(
         snapshots=tuple(snapshot_id for snapshot_id in gone if snapshot_id not in used),
         refs=over,
@@ -106,9 +106,13 @@ class _Facts:
         """
         named = {entry.snapshot_id for entry in log}
         begin_ms = min((entry.since_ms for entry in log), default=_FOR_EVER)
-        line = [self._known[one] for one in self._chain(self._main.snapshot_id)] if self._main else []
-        older = (one for one in reversed(line) if one.snapshot_id not in named and one.timestamp_ms < begin_ms)
-        entries = [*(HeadFacts(one.snapshot_id, one.timestamp_ms) for one in older), *log]
+        line = [self._known[ancestor_id] for ancestor_id in self._chain(self._main.snapshot_id)] if self._main else []
+        older = (
+            snapshot
+            for snapshot in reversed(line)
+            if snapshot.snapshot_id not in named and snapshot.timestamp_ms < begin_ms
+        )
+        entries = [*(HeadFacts(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in older), *log]
         if line and entries[-1].snapshot_id != line[0].snapshot_id:
             entries.append(HeadFacts(line[0].snapshot_id, line[0].timestamp_ms))
         ends: dict[int, int] = {}
@@ -121,7 +125,7 @@ class _Facts:
         return ends
 
     def is_over(self, ref: RefFacts, now_ms: int) -> bool:
-        """Whether a ref says itself that it is too old. One whose snapshot is not there is nobody's to judge."""
+        """Return whether a ref says itself that it is too old. One whose snapshot is not there is nobody's to judge."""
         if ref.name == MAIN or ref.max_ref_age_ms is None or ref.snapshot_id not in self._known:
             return False
         return now_ms - self._last_ms(ref.snapshot_id) > ref.max_ref_age_ms
@@ -154,7 +158,7 @@ class _Facts:
             yield snapshot_id, _FOR_EVER if number < least else until_ms
 
     def heads_since(self, since_ms: int) -> set[int]:
-        """What was the head of main at that moment or later; on main, what came after the first of them too."""
+        """Return the heads of main at that moment or later, and all snapshots of main after the first of them."""
         heads = {snapshot_id for snapshot_id, end_ms in self._ends.items() if end_ms >= since_ms}
         chain = list(self._chain(self._main.snapshot_id)) if self._main else []
         first = max((number for number, snapshot_id in enumerate(chain) if snapshot_id in heads), default=-1)

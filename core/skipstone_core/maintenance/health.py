@@ -89,7 +89,7 @@ def _is_expiry_due(policy: MaintenancePolicy, health: TableHealth, now: float) -
 
 
 def _is_in_use(policy: MaintenancePolicy, health: TableHealth, since_ms: int | None) -> bool:
-    """Whether all that the policy lets go may still be read, so that an expiry would remove nothing.
+    """Return whether all that the policy lets go may still be read, so that an expiry would remove nothing.
 
     The first to go was replaced as the head of main before the others were.
     """

@@ -42,7 +42,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class Reached:
-    """What metadata names: ``paths`` relative to the root, and ``names_meant`` by all that it names in any form.
+    """The files that metadata names: ``paths`` relative to the root, and ``names_meant`` by all names in any form.
 
     Engines write locations in several forms. A file whose name is that of one in use is therefore never an orphan,
     wherever it lies.
@@ -52,7 +52,7 @@ class Reached:
     names: frozenset[str]
 
     def has(self, path: str) -> bool:
-        """Whether the file at ``path`` may be one that metadata names, or the checksum of one."""
+        """Return whether the file at ``path`` may be one that metadata names, or the checksum of one."""
         name = name_of(path)
         return path in self.paths or name in self.names or _summed(name) in self.names
 
@@ -92,20 +92,20 @@ def _summed(name: str) -> str:
 
 
 def _is_spared(name: str, owners: Sequence[str], runs: Sequence[str]) -> bool:
-    """Whether a run that is spared wrote the file ``name``: names of files of runs begin with that of the run."""
+    """Return whether a run that is spared wrote the file ``name``: such names begin with that of the run."""
     return any(is_run_of(name, uid) for uid in owners) or any(name.startswith(f"{run}-") for run in runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanRecord:
-    """What one run found."""
+    """The files that one run found."""
 
     run_id: str
     marks: tuple[FileMark, ...]
 
     def encode(self) -> bytes:
         """As it is written down."""
-        rows = [[one.path, one.size, one.version] for one in self.marks]
+        rows = [[mark.path, mark.size, mark.version] for mark in self.marks]
         return json.dumps({"run": self.run_id, "files": rows}, separators=(",", ":")).encode()
 
     @staticmethod

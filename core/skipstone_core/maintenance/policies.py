@@ -19,7 +19,7 @@ DELETE_PERMILLE = 100
 
 
 class MaintenanceStep(StrEnum):
-    """What a maintain run does, in the order in which it does it."""
+    """The steps of a maintain run, in their order."""
 
     COMPACTION = "Compaction"
     MANIFESTS = "Manifests"
@@ -28,7 +28,7 @@ class MaintenanceStep(StrEnum):
 
 
 class OrphanFilesAction(StrEnum):
-    """What happens to files below the table's location that no metadata names."""
+    """The treatment of files below the table's location that no metadata names."""
 
     REPORT = "Report"
     DELETE = "Delete"
@@ -83,7 +83,7 @@ class OrphanFilesPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenancePolicy:
-    """What is maintained; what is None is left alone. Manifests are rewritten where files are compacted."""
+    """The policies of maintenance; steps without one (None) are left out. Compaction rewrites manifests, too."""
 
     compaction: CompactionPolicy | None = None
     snapshots: SnapshotPolicy | None = None

@@ -77,7 +77,7 @@ class BoundClause:
 
     def computed_from(self, side: str) -> frozenset[str]:
         """The columns of ``side`` that its expressions read."""
-        columns = (column for one in self.expressions.values() for column in one.columns)
+        columns = (column for expression in self.expressions.values() for column in expression.columns)
         return frozenset(column.name for column in columns if column.side == side)
 
 
@@ -226,22 +226,22 @@ def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundCl
             literals[column] = _bind_literal(f"{path}.{column}", value, targets[column], sides.zone)
         else:
             types = _types(role, sides)
-            one = check_expression(value, types, text=text, field=f"{path}.{column}", zone=sides.zone)
-            expressions[column] = _into(one, targets[column])
+            expression = check_expression(value, types, text=text, field=f"{path}.{column}", zone=sides.zone)
+            expressions[column] = _into(expression, targets[column])
     return BoundClause(action=clause.action, values=values, literals=literals, expressions=expressions)
 
 
-def _into(one: ValueExpression, target: MergeColumn) -> ValueExpression:
+def _into(expression: ValueExpression, target: MergeColumn) -> ValueExpression:
     """The expression in the type of its column. Raises BadSpec when its values are of another family."""
     into = plain_type(target.type)
     if is_opaque(target.type):
-        raise _unmade(target, one.field)
-    if one.type == into:
-        return one
-    if not (one.type == NULL_TYPE or _feeds(one.type, into)) or not is_castable(into):
-        message = f"{one.text!r} is {one.type} and cannot feed {target.name!r}, which is {target.type}"
-        raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=one.field)
-    return replace(one, root=Cast(one.root, into))
+        raise _unmade(target, expression.field)
+    if expression.type == into:
+        return expression
+    if not (expression.type == NULL_TYPE or _feeds(expression.type, into)) or not is_castable(into):
+        message = f"{expression.text!r} is {expression.type} and cannot feed {target.name!r}, which is {target.type}"
+        raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=expression.field)
+    return replace(expression, root=Cast(expression.root, into))
 
 
 def _unmade(target: MergeColumn, path: str) -> BadSpec:
@@ -288,7 +288,7 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     names = {column.name for column in sides.source if not column.is_field}
     values = {column.name: column.name for column in sides.target if column.name in names}
     fed = {column.name for column in sides.source}
-    values |= {one.column: one.from_ for one in sides.mapping if one.from_ in fed}
+    values |= {mapped.column: mapped.from_ for mapped in sides.mapping if mapped.from_ in fed}
     if action is MergeAction.INSERT:
         values |= {key.target: key.source for key in sides.keys}
     if sides.stored is not None:

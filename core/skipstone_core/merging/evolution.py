@@ -45,18 +45,18 @@ def new_columns(
 
 def _fed(task: MergeTask, source: Sequence[MergeColumn]) -> dict[str, str]:
     """Table column to source column of all clauses."""
-    found: dict[str, str] = {}
+    fed: dict[str, str] = {}
     for role, clauses in ((MATCHED, task.when_matched), (NOT_MATCHED, task.when_not_matched)):
         for i, clause in enumerate(clauses):
             if clause.action is MergeAction.DELETE:
                 continue
             if clause.values:
-                found |= _chosen(role, clause, f"spec.{role.name}[{i}].{role.assigned}")
+                fed |= _chosen(role, clause, f"spec.{role.name}[{i}].{role.assigned}")
             else:
                 steering = _steering(task)
                 names = (column.name for column in source if not column.is_field)
-                found |= {name: name for name in names if name not in steering}
-    return found
+                fed |= {name: name for name in names if name not in steering}
+    return fed
 
 
 def _chosen(role: Role, clause: MergeClause, path: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _chosen(role: Role, clause: MergeClause, path: str) -> dict[str, str]:
 
 
 def _steering(task: MergeTask) -> frozenset[str]:
-    names = {key.source for key in task.keys} | {one.from_ for one in task.source.mapping}
+    names = {key.source for key in task.keys} | {mapped.from_ for mapped in task.source.mapping}
     names |= {task.sequence_by} if task.sequence_by else set()
     for clause in (*task.when_matched, *task.when_not_matched):
         if clause.when is not None:

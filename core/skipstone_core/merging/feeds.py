@@ -66,8 +66,8 @@ def require_feed(source: SourceSpec) -> None:
         raise _refused("the source names no change format")
     formats = source.change_format.feed.files
     if source.format not in formats:
-        told = " or ".join(formats)
-        raise _refused(f"{source.change_format} is read as {told}, not as {source.format}: fix source.format")
+        allowed = " or ".join(formats)
+        raise _refused(f"{source.change_format} is read as {allowed}, not as {source.format}: fix source.format")
     if source.columns or source.mapping:
         raise _refused("names and types come from the table: remove source.columns and source.mapping")
     for tools, fields in tool_fields().items():

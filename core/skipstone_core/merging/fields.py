@@ -20,11 +20,11 @@ def named_fields(task: MergeTask) -> dict[str, str]:
 
     Raises BadSpec for clauses that do not parse.
     """
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, where in _named(task):
         if is_path(name):
-            found.setdefault(name, where)
-    return found
+            fields.setdefault(name, where)
+    return fields
 
 
 def _named(task: MergeTask) -> Iterator[tuple[str, str]]:

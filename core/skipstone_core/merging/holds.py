@@ -151,7 +151,7 @@ def _obsolete(row: HeldRow, changes: tuple[RowChange, ...]) -> frozenset[int]:
 
     If a change before one is applied again, the row goes back behind it: then one after it must set its values again.
     """
-    found: set[int] = set()
+    obsolete: set[int] = set()
     fits = [at for at, change in enumerate(changes) if not change.fault]
     for at, change in enumerate(changes):
         if not change.fault:
@@ -159,12 +159,12 @@ def _obsolete(row: HeldRow, changes: tuple[RowChange, ...]) -> frozenset[int]:
         goes_back = bool(fits) and fits[0] < at
         if not row.has_overtaken(change) or (goes_back and not _is_set_again(row, change, changes, fits, at)):
             break
-        found.add(at)
-    return frozenset(found)
+        obsolete.add(at)
+    return frozenset(obsolete)
 
 
 def _is_set_again(row: HeldRow, lost: RowChange, changes: tuple[RowChange, ...], fits: list[int], at: int) -> bool:
-    """Whether a change after ``at`` is applied that sets all that ``lost`` sets. ``fits``: those without a fault."""
+    """Return whether a change after ``at`` is applied that sets all that ``lost`` sets. ``fits``: sound changes."""
     alone = HeldRow().without(lost)
     for later in itertools.takewhile(lambda number: number > at, reversed(fits)):
         change = changes[later]

@@ -146,17 +146,17 @@ class MergePlan:
 
     @property
     def tells_deletes(self) -> bool:
-        """Whether a change alone may say that it deletes its row."""
+        """Return whether a change alone may say that it deletes its row."""
         return any(clause.action is MergeAction.DELETE for clause in self.sure_clauses)
 
     @property
     def marks_several(self) -> bool:
-        """Whether the row that counts of several has to say so: one of the others may have made what it deletes."""
+        """Return whether the row that counts of several has to be marked: another one may have made the row."""
         return self.repeated_keys is RepeatedKeys.LAST and self.tells_deletes
 
     @property
     def composes(self) -> bool:
-        """Whether several changes of one key are applied one after the other."""
+        """Return whether several changes of one key are applied one after the other."""
         return self.repeated_keys is RepeatedKeys.COMPOSED
 
 
@@ -232,7 +232,7 @@ def plan_merge(
         raise BadSpec(Reason.INVALID_SPEC, "name at least one clause", field="spec.whenMatched")
     check_sequence(task, target, source)
     used = _used_source_columns(task, keys, (*matched, *unmatched), source)
-    partial = PartialRows(columns=used, kept=KEPT_COLUMN) if any(one.present for one in matched) else None
+    partial = PartialRows(columns=used, kept=KEPT_COLUMN) if any(clause.present for clause in matched) else None
     return MergePlan(
         keys=keys,
         when_matched=matched,

@@ -49,12 +49,12 @@ class ColumnSightings:
 
     @property
     def has_value(self) -> bool:
-        """Whether some write has the column."""
+        """Return whether some write has the column."""
         return self.read is not None or self.changed is not None
 
     @property
     def lacks(self) -> bool:
-        """Whether some write lacks it."""
+        """Return whether some write lacks it."""
         return self.read_without is not None or self.changed_without is not None
 
 
@@ -72,15 +72,15 @@ class FeedColumns:
 
 
 def judge_columns(
-    known: Mapping[str, SeenIn], found: Mapping[str, ColumnSightings], declared: Collection[str] = ()
+    known: Mapping[str, SeenIn], by_name: Mapping[str, ColumnSightings], declared: Collection[str] = ()
 ) -> FeedColumns:
-    """Judge the columns of a feed by what was ``known`` of it and what a job ``found``, by name.
+    """Judge the columns of a feed by what was ``known`` of it and the sightings of a job, ``by_name``.
 
     ``declared``: those that the spec says are generated, of which messages need not have values.
     """
     seen = {**known, **dict.fromkeys(declared, SeenIn.SNAPSHOT)}
     only, gone = [], []
-    for name, sightings in found.items():
+    for name, sightings in by_name.items():
         if name in declared:
             continue
         state = _state(known.get(name), sightings)
@@ -97,11 +97,11 @@ def judge_columns(
 
 def merged_sightings(parts: Iterable[Mapping[str, ColumnSightings]]) -> Mapping[str, ColumnSightings]:
     """Return the sums of ``parts``."""
-    found: dict[str, ColumnSightings] = {}
+    sums: dict[str, ColumnSightings] = {}
     for part in parts:
         for name, sightings in part.items():
-            found[name] = found.get(name, ColumnSightings()).plus(sightings)
-    return found
+            sums[name] = sums.get(name, ColumnSightings()).plus(sightings)
+    return sums
 
 
 def undeclared(names: Collection[str]) -> BadData:
@@ -131,8 +131,8 @@ def encode_seen(feed: str, seen: Mapping[int, SeenIn], gone: Collection[int] = (
 def decode_seen(text: str | None) -> Mapping[int, SeenIn]:
     """Return what ``encode_seen`` wrote; nothing of what cannot be read, as anybody may set properties."""
     try:
-        told = json.loads(text or "{}")
-        return {number: place for place in SeenIn for number in _numbers(told.get(place.value, ""))}
+        places = json.loads(text or "{}")
+        return {number: place for place in SeenIn for number in _numbers(places.get(place.value, ""))}
     except (ValueError, AttributeError):
         return {}
 
@@ -145,20 +145,20 @@ def decode_gone(text: str | None) -> frozenset[int]:
         return frozenset()
 
 
-def _state(known: SeenIn | None, found: ColumnSightings) -> SeenIn | None:
-    if found.changed is not None or known is SeenIn.CHANGE:
+def _state(known: SeenIn | None, sightings: ColumnSightings) -> SeenIn | None:
+    if sightings.changed is not None or known is SeenIn.CHANGE:
         return SeenIn.CHANGE
-    if found.read is None:
-        return None if found.read_without is not None else known
-    return None if _is_after(found.read_without, found.read) else SeenIn.SNAPSHOT
+    if sightings.read is None:
+        return None if sightings.read_without is not None else known
+    return None if _is_after(sightings.read_without, sightings.read) else SeenIn.SNAPSHOT
 
 
 def _is_after(order: bytes | None, other: bytes | None) -> bool:
     return order is not None and (other is None or order > other)
 
 
-def _last(one: bytes | None, other: bytes | None) -> bytes | None:
-    return max((order for order in (one, other) if order is not None), default=None)
+def _last(first: bytes | None, other: bytes | None) -> bytes | None:
+    return max((order for order in (first, other) if order is not None), default=None)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

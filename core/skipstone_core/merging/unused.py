@@ -198,7 +198,7 @@ def void_feed(unknown: Sequence[str], others: Sequence[str]) -> BadData:
     )
 
 
-def told_unused(columns: Sequence[UnusedColumn], total: int) -> str:
+def describe_unused(columns: Sequence[UnusedColumn], total: int) -> str:
     """A sentence about columns of a source that nothing used; empty when there are none."""
     if not columns:
         return ""
@@ -206,7 +206,7 @@ def told_unused(columns: Sequence[UnusedColumn], total: int) -> str:
     return f"Nothing uses {_columns(total)} of the source: {_joined(shown, total)}."
 
 
-def told_unfed(names: Sequence[str]) -> str:
+def describe_unfed(names: Sequence[str]) -> str:
     """A sentence about columns of a table that a source does not have; empty when there are none."""
     if not names:
         return ""
@@ -214,7 +214,7 @@ def told_unfed(names: Sequence[str]) -> str:
     return f"The source has no value for {_columns(len(names))} of the table: {_joined(shown, len(names))}."
 
 
-def told_gone(names: Sequence[str]) -> str:
+def describe_gone(names: Sequence[str]) -> str:
     """A sentence about columns that a feed had and has no more; empty when there are none."""
     if not names:
         return ""
@@ -226,25 +226,25 @@ def told_gone(names: Sequence[str]) -> str:
     )
 
 
-def told_skipped(count: int) -> str:
+def describe_skipped(count: int) -> str:
     """A sentence about messages of a feed that tell of no row of the table; empty when there are none."""
     if not count:
         return ""
-    told = "1 message that tells" if count == 1 else f"{count} messages that tell"
+    messages = "1 message that tells" if count == 1 else f"{count} messages that tell"
     return (
-        f"The feed has {told} of no row of the table (heartbeats, boundaries of transactions and other tables, for "
+        f"The feed has {messages} of no row of the table (heartbeats, boundaries of transactions and other tables, for "
         "example), and they do nothing."
     )
 
 
-def told_unmatched(deletes: int, updates: int) -> str:
+def describe_unmatched(deletes: int, updates: int) -> str:
     """A sentence about deletes and updates of a merge that found no row; empty when there are none."""
-    found = [(deletes, "delete"), (updates, "update")]
-    shown = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in found if count]
+    counted = [(deletes, "delete"), (updates, "update")]
+    shown = [f"{count} {name}{'s' if count > 1 else ''}" for count, name in counted if count]
     return f"{' and '.join(shown)} found no row in the table." if shown else ""
 
 
-def told_defaulted(columns: Sequence[UnusedColumn]) -> str:
+def describe_defaulted(columns: Sequence[UnusedColumn]) -> str:
     """A sentence about columns in which a change feed may have a default in place of null; empty without any."""
     if not columns:
         return ""
@@ -330,12 +330,14 @@ class _Known(NamedTuple):
 
 def _envelope(names: Collection[str]) -> _Known | None:
     """The change feed that has these columns: of several that may, the one of which the most are known."""
-    found = set(names)
-    known = [(tool, one) for tool in ChangeFormat for one in tool.feed.envelopes if _fits(one, found)]
+    columns = set(names)
+    known = [
+        (tool, candidate) for tool in ChangeFormat for candidate in tool.feed.envelopes if _fits(candidate, columns)
+    ]
     if not known:
         return None
     tool, envelope = max(known, key=lambda pair: len(pair[1].all_of) + len(pair[1].one_of))
-    return _Known(tool, envelope, next(name for name in envelope.rows if name in found))
+    return _Known(tool, envelope, next(name for name in envelope.rows if name in columns))
 
 
 def _fits(envelope: Envelope, names: Set[str]) -> bool:

@@ -61,10 +61,10 @@ class FieldFailure:
     @property
     def body(self) -> str:
         """The message without the field."""
-        said = _TITLES[self.reason]
+        text = _TITLES[self.reason]
         if self.reason not in _WITHOUT_VALUE:
-            said += f": {_shown(self.value)}"
-        return f"{said}: {self.detail}" if self.detail else said
+            text += f": {_shown(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
 
     def __str__(self) -> str:
         """The message with the field."""
@@ -126,14 +126,14 @@ class Rejected(Exception):
         """The details of the Status."""
         named = {"name": self.name, "group": self.group, "kind": self.kind}
         causes = [dict(zip(("reason", "message", "field"), cause, strict=True)) for cause in self.causes]
-        found: JsonObject = {key: value for key, value in named.items() if value}
-        return found | ({"causes": causes} if causes else {})
+        details: JsonObject = {key: value for key, value in named.items() if value}
+        return details | ({"causes": causes} if causes else {})
 
 
 def invalid(group: str, kind: str, name: str, failures: Failures) -> Rejected:
     """Return the refusal of an object for ``failures``, which are not empty."""
-    said = list(dict.fromkeys(map(str, failures)))
-    whole = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    messages = list(dict.fromkeys(map(str, failures)))
+    whole = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     qualified = f"{kind}.{group}" if group else kind
     causes = tuple(Cause(failure.reason, failure.body, failure.field or NOWHERE) for failure in failures)
     message = f"{qualified} {quote(name)} is invalid: {whole}"
@@ -148,10 +148,10 @@ def without_version(group: str, plural: str, name: str) -> Rejected:
 
 def unknown_fields(api_version: str, kind: str, paths: list[str], field_validation: str) -> tuple[str, ...]:
     """Return what a client is warned of, as ``field_validation`` says; raises Rejected when that is Strict."""
-    said = tuple(f'unknown field "{path}"' for path in paths)
-    if said and field_validation == "Strict":
-        raise undecodable(api_version, kind, f"strict decoding error: {', '.join(said)}")
-    return said if field_validation == "Warn" else ()
+    warnings = tuple(f'unknown field "{path}"' for path in paths)
+    if warnings and field_validation == "Strict":
+        raise undecodable(api_version, kind, f"strict decoding error: {', '.join(warnings)}")
+    return warnings if field_validation == "Warn" else ()
 
 
 def undecodable(api_version: str, kind: str, problem: str) -> Rejected:

@@ -35,13 +35,13 @@ def read_manifests(sources: Sequence[str], *, recursive: bool = False) -> list[M
 
     Raises CliError for what cannot be read, for no manifests, and for documents that are not objects.
     """
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     for source in sources:
         for name, text in _texts(source, recursive=recursive):
-            found.extend(parse_manifests(text, name))
-    if not found:
+            manifests.extend(parse_manifests(text, name))
+    if not manifests:
         raise CliError(f"{', '.join(sources)} holds no manifests: name files that end with {', '.join(SUFFIXES)}")
-    return found
+    return manifests
 
 
 def parse_manifests(text: str, source: str) -> Iterator[Manifest]:

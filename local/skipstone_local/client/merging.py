@@ -44,7 +44,7 @@ def _last_applied(current: JsonObject) -> JsonObject:
 
 
 def _changes(current: JsonObject, wanted: JsonObject) -> JsonObject:
-    """What ``wanted`` has otherwise than ``current``."""
+    """Return the fields of ``wanted`` that differ from ``current``."""
     patch: JsonObject = {}
     for name, value in wanted.items():
         present = current.get(name)

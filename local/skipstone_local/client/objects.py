@@ -26,7 +26,7 @@ VERSIONS = ("resourceVersion", "managedFields")
 
 
 class Applied(StrEnum):
-    """What an apply did, in kubectl's words."""
+    """The result of an apply, in kubectl's words."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -193,13 +193,13 @@ class Objects:
         return self.transport.read(asked, kind=kind)
 
 
-def _without_versions(found: JsonObject) -> JsonObject:
-    metadata = {name: value for name, value in found["metadata"].items() if name not in VERSIONS}
-    return {**found, "metadata": metadata}
+def _without_versions(obj: JsonObject) -> JsonObject:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in VERSIONS}
+    return {**obj, "metadata": metadata}
 
 
 def right(verb: str, resource: Resource, namespace: str) -> str:
-    """What a user must be allowed to do, in words."""
+    """Return the right that a user needs, in words."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     return f"{verb} {resource.plural} {where}" if resource.is_namespaced else f"{verb} {resource.plural}"
 

@@ -37,7 +37,7 @@ class Resource:
         return f"{self.kind.lower()}.{self.group}".removesuffix(".")
 
     def is_called(self, word: str) -> bool:
-        """Whether ``word`` in lower case is a name of this kind, with or without its group."""
+        """Return whether ``word`` in lower case is a name of this kind, with or without its group."""
         name, _, group = word.partition(".")
         return name in (self.plural, self.singular, *self.short_names) and group in ("", self.group)
 

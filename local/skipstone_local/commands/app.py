@@ -60,7 +60,7 @@ def served(function: Callable[..., ExitCode]) -> Callable[..., None]:
 
 
 def _offer_objects(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What a shell offers for KIND, NAME and KIND/NAME."""
+    """Return completions for KIND, NAME and KIND/NAME."""
     from skipstone_local.commands.completing import offer_words
 
     before = ctx.parent.params if ctx.parent else {}

@@ -23,12 +23,12 @@ class Sources:
 
     def read(self) -> list[Manifest]:
         """The manifests. Raises CliError, also for one of another namespace than the one given."""
-        found = read_manifests(self.names, recursive=self.recursive)
-        for manifest in found:
+        manifests = read_manifests(self.names, recursive=self.recursive)
+        for manifest in manifests:
             own = namespace_of(manifest.body)
             if self.namespace and own not in ("", self.namespace):
                 raise CliError(f"{manifest} is of namespace {own}, --namespace is {self.namespace}: use one")
-        return found
+        return manifests
 
 
 def run_apply(objects: Objects, screen: Screen, sources: Sources) -> ExitCode:

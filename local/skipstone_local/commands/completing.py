@@ -21,7 +21,12 @@ def offer_words(root: RootFolder, namespace: str, before: Sequence[str], incompl
     """Names of kinds for the first word, then names of objects of that kind, or both as ``KIND/NAME``."""
     kind, slash, begins = incomplete.partition("/")
     if not before and not slash:
-        return [name for one in KINDS for name in (one.plural, one.short) if name.startswith(incomplete.lower())]
+        return [
+            name
+            for listed_kind in KINDS
+            for name in (listed_kind.plural, listed_kind.short)
+            if name.startswith(incomplete.lower())
+        ]
     if not slash:
         kind, begins = before[0], incomplete
     names = in_time(lambda: _names(root, namespace, kind))

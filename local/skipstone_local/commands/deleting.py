@@ -19,7 +19,7 @@ PAUSE = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteQuery:
-    """What to delete: named objects, or the manifests of ``sources``. ``seconds``: how long to wait; None: for ever."""
+    """The objects to delete: named ones, or the manifests of ``sources``. ``seconds``: time to wait; None: no limit."""
 
     words: Sequence[str]
     sources: Sequence[str]
@@ -64,7 +64,7 @@ def _choose(objects: Objects, query: DeleteQuery) -> list[Named]:
         return chosen
     if not query.every and not query.labels:
         raise CliError("name the objects to delete, or add --all for all of the namespace")
-    return [one for named in chosen for one in _all_of(objects, named, query.labels)]
+    return [member for named in chosen for member in _all_of(objects, named, query.labels)]
 
 
 def _all_of(objects: Objects, named: Named, labels: str) -> list[Named]:

@@ -20,8 +20,8 @@ def run_describe(objects: Objects, screen: Screen, words: Sequence[str], namespa
     chosen = parse_names(objects, words, namespace)
     texts = []
     for named in chosen:
-        for found in _read(objects, named):
-            lines = description_lines(found, _events(objects, found), now)
+        for obj in _read(objects, named):
+            lines = description_lines(obj, _events(objects, obj), now)
             texts.append("".join(f"{line}\n" for line in lines))
     if not texts:
         screen.note(f"No resources found in {namespace} namespace.")
@@ -38,7 +38,7 @@ def _read(objects: Objects, named: Named) -> Sequence[JsonObject]:
         raise missing(named) from error
 
 
-def _events(objects: Objects, found: JsonObject) -> Sequence[JsonObject]:
+def _events(objects: Objects, obj: JsonObject) -> Sequence[JsonObject]:
     events = objects.resources.find_kind(CORE, "Event")
-    selection = Selection(namespace=namespace_of(found), fields=f"involvedObject.uid={uid_of(found)}")
+    selection = Selection(namespace=namespace_of(obj), fields=f"involvedObject.uid={uid_of(obj)}")
     return entries_of(objects.list_objects(events, selection), "items")

@@ -24,7 +24,7 @@ PAUSE = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class GetQuery:
-    """What to show, and how. ``namespace``: empty for all of them."""
+    """The objects to show, and the format. ``namespace``: empty for all of them."""
 
     words: Sequence[str]
     namespace: str
@@ -50,11 +50,11 @@ def run_get(objects: Objects, screen: Screen, query: GetQuery) -> ExitCode:
         return _watch(objects, screen, query, chosen)
     if query.format in ("", "wide"):
         return _show_tables(objects, screen, query, chosen)
-    found = [one for named in chosen for one in _read(objects, query, named)]
+    shown = [obj for named in chosen for obj in _read(objects, query, named)]
     if query.format == "name":
-        screen.write("".join(f"{_full_name(objects, one)}/{name_of(one)}\n" for one in found))
+        screen.write("".join(f"{_full_name(objects, obj)}/{name_of(obj)}\n" for obj in shown))
         return ExitCode.FINE
-    document = as_document(found, listed=len(chosen) != 1 or not chosen[0].name)
+    document = as_document(shown, listed=len(chosen) != 1 or not chosen[0].name)
     screen.write(to_yaml(document) if query.format == "yaml" else to_json(document))
     return ExitCode.FINE
 
@@ -68,8 +68,8 @@ def _read(objects: Objects, query: GetQuery, named: Named) -> Sequence[JsonObjec
         raise missing(named) from error
 
 
-def _full_name(objects: Objects, found: JsonObject) -> str:
-    return objects.resources.find_kind(text_of(found, "apiVersion"), text_of(found, "kind")).full_name
+def _full_name(objects: Objects, obj: JsonObject) -> str:
+    return objects.resources.find_kind(text_of(obj, "apiVersion"), text_of(obj, "kind")).full_name
 
 
 def _show_tables(objects: Objects, screen: Screen, query: GetQuery, chosen: Sequence[Named]) -> ExitCode:

@@ -24,30 +24,30 @@ class Named:
 
 
 def parse_names(objects: Objects, words: Sequence[str], namespace: str) -> list[Named]:
-    """What the words name. Raises CliError for words that name nothing, or mix both forms."""
+    """Return the objects that the words name. Raises CliError for words that name nothing, or mix both forms."""
     if not words:
         raise CliError("name what is meant: KIND, KIND NAME or KIND/NAME, such as tbl/orders")
     if any("/" in word for word in words):
         return [_pair(objects, word, namespace) for word in words]
     kinds, names = words[0], words[1:]
-    found = [one for word in kinds.split(",") if word for one in objects.resources.find(word)]
+    resources = [resource for word in kinds.split(",") if word for resource in objects.resources.find(word)]
     if not names:
-        return [Named(resource, _place(resource, namespace)) for resource in found]
+        return [Named(resource, _place(resource, namespace)) for resource in resources]
     return [
         Named(resource, _place(resource, namespace), require_name(name, f"the name of a {resource.kind}"))
-        for resource in found
+        for resource in resources
         for name in names
     ]
 
 
 def named_by(objects: Objects, manifests: Sequence[Manifest]) -> list[Named]:
     """The objects of manifests. Raises CliError for kinds that are not served."""
-    found = []
+    named = []
     for manifest in manifests:
         kind = objects.resources.find_kind(text_of(manifest.body, "apiVersion"), text_of(manifest.body, "kind"))
         namespace = namespace_of(manifest.body) or objects.namespace
-        found.append(Named(kind, _place(kind, namespace), name_of(manifest.body)))
-    return found
+        named.append(Named(kind, _place(kind, namespace), name_of(manifest.body)))
+    return named
 
 
 def missing(named: Named) -> NotFound:

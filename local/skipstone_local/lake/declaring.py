@@ -152,28 +152,28 @@ def build_partitioning(fields: Sequence[str]) -> list[JsonObject]:
 
 
 def _partition_field(text: str) -> JsonObject:
-    found = _CALL.fullmatch(text)
-    if found is None:
+    match = _CALL.fullmatch(text)
+    if match is None:
         return {"column": text.strip(), "transform": "Identity"}
-    transform = TRANSFORMS.get(found["transform"].lower().removesuffix("s"))
+    transform = TRANSFORMS.get(match["transform"].lower().removesuffix("s"))
     if transform is None:
         raise LakeError(
             INVALID, f"the partition {text!r} has an unknown transform", f"use one of {', '.join(TRANSFORMS)}"
         )
-    width = {"width": int(found["width"])} if found["width"] else {}
-    return {"column": found["column"], "transform": transform, **width}
+    width = {"width": int(match["width"])} if match["width"] else {}
+    return {"column": match["column"], "transform": transform, **width}
 
 
 def build_sort_order(fields: Sequence[str]) -> list[JsonObject]:
     """``spec.sortOrder`` out of texts such as ``ordered_at``, ``price desc`` and ``price desc nulls last``."""
     built = []
     for text in fields:
-        found = _ORDER.fullmatch(text)
-        if found is None:
+        match = _ORDER.fullmatch(text)
+        if match is None:
             raise LakeError(INVALID, f"{text!r} names no column to sort by", "write it as 'column desc nulls last'")
-        direction = "Descending" if (found["direction"] or "").lower() == "desc" else "Ascending"
-        nulls = {"nulls": found["nulls"].capitalize()} if found["nulls"] else {}
-        built.append({"column": found["column"], "direction": direction, **nulls})
+        direction = "Descending" if (match["direction"] or "").lower() == "desc" else "Ascending"
+        nulls = {"nulls": match["nulls"].capitalize()} if match["nulls"] else {}
+        built.append({"column": match["column"], "direction": direction, **nulls})
     return built
 
 

@@ -77,7 +77,7 @@ Clauses = str | Clause | Mapping[str, object] | Sequence[str | Clause | Mapping[
 
 @dataclass(frozen=True)
 class LakeParts:
-    """What a lake stands on: its folder, its objects, who reads, and its Warehouse."""
+    """The parts of a lake: its folder, its objects, its reader and its Warehouse."""
 
     root: RootFolder
     requests: Requests
@@ -220,7 +220,7 @@ class Lake:
         annotations = {"metadata": {"annotations": {REINDEX_ANNOTATION: str(time.time_ns())}}}
         asked = self._requests.patch(INDEX, name_of(index), annotations)
         run = text_of(asked, "status", "lastRun", "id")
-        return asked, lambda found: _is_synced(found) and find_reindex_end(found, run) is not None
+        return asked, lambda seen: _is_synced(seen) and find_reindex_end(seen, run) is not None
 
     # --- rows in ---
 
@@ -342,7 +342,7 @@ class Lake:
         annotations = {"metadata": {"annotations": {MAINTAIN_ANNOTATION: wanted}}}
         asked = self._requests.patch(TABLE, name_of(known), annotations)
         before = text_of(asked, "status", "lastMaintainRun", "id")
-        ended = self._requests.wait(TABLE, asked, lambda found: find_maintain_end(found, before) is not None, timeout)
+        ended = self._requests.wait(TABLE, asked, lambda seen: find_maintain_end(seen, before) is not None, timeout)
         outcome = find_maintain_end(ended, before)
         if outcome is None or not outcome.succeeded:
             raise LakeError("MaintenanceFailed", outcome.message if outcome else "the maintain run was forgotten")
@@ -385,7 +385,7 @@ class Lake:
                 self._forget(name)
 
     def _has_ended(self, kind: ResourceKind, name: str) -> bool:
-        """Whether a job can begin no more attempt; False if nobody can be asked."""
+        """Return whether a job can begin no more attempt; False if nobody can be asked."""
         try:
             job = self._requests.find(kind, name)
         except LakeError:
@@ -490,7 +490,7 @@ def _no_table(name: str) -> LakeError:
 
 
 def _is_synced(index: JsonObject) -> bool:
-    """Whether the index holds all that its table has."""
+    """Return whether the index holds all that its table has."""
     if is_stale(index) or not is_done(INDEX, index):
         return False
     conditions = entries_of(index, "status", "conditions")

@@ -77,9 +77,9 @@ def _find_warehouse(requests: Requests, wanted: str) -> JsonObject:
     if wanted and Path(wanted).is_file():
         return _apply_manifests(requests, wanted)
     known = entries_of(requests.list_objects(WAREHOUSE, Selection(namespace=requests.namespace)), "items")
-    found = [one for one in known if not wanted or name_of(one) == wanted]
-    if len(found) == 1:
-        return found[0]
+    matches = [warehouse for warehouse in known if not wanted or name_of(warehouse) == wanted]
+    if len(matches) == 1:
+        return matches[0]
     names = ", ".join(map(name_of, known))
     if wanted:
         raise LakeError(
@@ -87,7 +87,7 @@ def _find_warehouse(requests: Requests, wanted: str) -> JsonObject:
             f"there is no Warehouse {wanted!r} in the folder" + (f", which has {names}" if names else ""),
             "name one that is there, or the path of a manifest",
         )
-    if found:
+    if matches:
         raise LakeError("InvalidSpec", f"the folder has several Warehouses, {names}", "name one by warehouse=")
     requests.apply_manifest(CLAIM)
     return requests.apply_manifest(DEFAULT_WAREHOUSE)
@@ -100,9 +100,11 @@ def _apply_manifests(requests: Requests, file: str) -> JsonObject:
     except CliError as error:
         raise LakeError("InvalidSpec", str(error)) from error
     applied = [requests.apply_manifest(manifest.body) for manifest in manifests]
-    found = [one for one in applied if text_of(one, "kind") == WAREHOUSE.name]
-    if len(found) != 1:
+    warehouses = [obj for obj in applied if text_of(obj, "kind") == WAREHOUSE.name]
+    if len(warehouses) != 1:
         raise LakeError(
-            "InvalidSpec", f"{file} holds {len(found)} Warehouses", "write one into it, with its claim and its Secrets"
+            "InvalidSpec",
+            f"{file} holds {len(warehouses)} Warehouses",
+            "write one into it, with its claim and its Secrets",
         )
-    return found[0]
+    return warehouses[0]

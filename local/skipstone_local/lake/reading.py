@@ -21,7 +21,7 @@ from skipstone_local.runner.mounts import Mounts
 
 @dataclass(frozen=True, kw_only=True)
 class ReadRequest:
-    """What to read: ``where`` and ``columns`` as ``skipstone.query.read`` takes them.
+    """A request to read: ``where`` and ``columns`` as ``skipstone.query.read`` takes them.
 
     ``snapshot`` None: the current one. ``indexes`` False: by min/max only.
     """
@@ -41,7 +41,7 @@ class TableReader(Protocol):
         """The rows as a pyarrow.Table."""
 
     def explain(self, request: ReadRequest) -> str:
-        """What ``read`` of the same request would read, and by which indexes."""
+        """Return a text on the files that ``read`` of the request would read, and the indexes it would use."""
 
     def count_files(self, request: ReadRequest) -> tuple[int, int]:
         """How many files ``read`` of the same request would open, and how many there are."""

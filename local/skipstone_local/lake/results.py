@@ -33,7 +33,7 @@ class LakeIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeLoad:
-    """What a load did. ``rejected_path``: the file of rows that were left out, below the Warehouse's root.
+    """The result of a load. ``rejected_path``: the file of rows that were left out, below the Warehouse's root.
 
     ``snapshot_id`` 0: nothing changed.
     """
@@ -48,7 +48,7 @@ class LakeLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeMerge:
-    """What a merge did, or would do if it was a dry run. ``files_pruned``: files that it did not read.
+    """The result of a merge or of its dry run. ``files_pruned``: files that it did not read.
 
     ``unmatched``: changes that no clause applies to; ``ignored``: those that are older than their row.
     """
@@ -69,7 +69,7 @@ class LakeMerge:
 
 
 def table_state(table: JsonObject) -> LakeTable:
-    """What a Table's status says."""
+    """Return the state in a Table's status."""
     identifier = ("spec", "identifier")
     return LakeTable(
         name=f"{text_of(table, *identifier, 'namespace')}.{text_of(table, *identifier, 'name')}",
@@ -82,7 +82,7 @@ def table_state(table: JsonObject) -> LakeTable:
 
 
 def index_state(index: JsonObject) -> LakeIndex:
-    """What a SecondaryIndex's status says."""
+    """Return the state in a SecondaryIndex's status."""
     return LakeIndex(
         resource=text_of(index, "metadata", "name"),
         columns=tuple(index["spec"]["columns"]),
@@ -91,7 +91,7 @@ def index_state(index: JsonObject) -> LakeIndex:
 
 
 def load_result(job: JsonObject) -> LakeLoad:
-    """What a LoadJob's status says."""
+    """Return the result in a LoadJob's status."""
     return LakeLoad(
         resource=text_of(job, "metadata", "name"),
         rows=_count(job, "rowsLoaded"),
@@ -103,7 +103,7 @@ def load_result(job: JsonObject) -> LakeLoad:
 
 
 def merge_result(job: JsonObject) -> LakeMerge:
-    """What a MergeJob's status says."""
+    """Return the result in a MergeJob's status."""
     total = _count(job, "files", "total")
     return LakeMerge(
         resource=text_of(job, "metadata", "name"),

@@ -43,13 +43,13 @@ class LakeService:
             process = self._begin()
         except OSError as error:
             raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {error}", WAY_OUT) from error
-        said = process.stdout.readline().strip() if process.stdout else ""
-        if said == SERVES:
+        answer = process.stdout.readline().strip() if process.stdout else ""
+        if answer == SERVES:
             self.process = process
             return
         process.communicate()
-        if said != SERVED:
-            why = said or "it ended at once"
+        if answer != SERVED:
+            why = answer or "it ended at once"
             raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
 
     def _begin(self) -> subprocess.Popen[str]:

@@ -43,7 +43,7 @@ class Requests:
 
     def resource(self, kind: ResourceKind) -> Resource:
         """The kind as it is served."""
-        return self._told(lambda: self.objects.resources.find_kind(API_VERSION, kind.name))
+        return self._answered(lambda: self.objects.resources.find_kind(API_VERSION, kind.name))
 
     def apply(self, kind: ResourceKind, name: str, spec: JsonObject) -> JsonObject:
         """The object after it was created or changed. Raises LakeError."""
@@ -53,27 +53,27 @@ class Requests:
 
     def apply_manifest(self, manifest: JsonObject) -> JsonObject:
         """The object of a manifest after it was created or changed. Raises LakeError."""
-        return self._told(lambda: self.objects.apply(manifest)[1])
+        return self._answered(lambda: self.objects.apply(manifest)[1])
 
     def list_objects(self, kind: ResourceKind, selection: Selection) -> JsonObject:
         """All objects that are selected. Raises LakeError."""
-        return self._told(lambda: self.objects.list_objects(self.resource(kind), selection))
+        return self._answered(lambda: self.objects.list_objects(self.resource(kind), selection))
 
     def delete(self, kind: ResourceKind, name: str, seconds: float | None = None) -> None:
         """Delete an object and wait until it is gone. Raises LakeError."""
-        found = self.find(kind, name)
-        if found is None:
+        obj = self.find(kind, name)
+        if obj is None:
             return
-        self._told(lambda: self.objects.delete(self.resource(kind), self.namespace, name))
+        self._answered(lambda: self.objects.delete(self.resource(kind), self.namespace, name))
         end = None if seconds is None else time.monotonic() + seconds
-        while found is not None:
+        while obj is not None:
             if end is not None and time.monotonic() >= end:
-                standing = judge(kind, found)
+                standing = judge(kind, obj)
                 raise LakeTimeout(
                     standing.reason, f"{kind.name} {name} is not gone after {seconds:g} seconds ({standing.message})"
                 )
             time.sleep(PAUSE)
-            found = self.find(kind, name)
+            obj = self.find(kind, name)
 
     def create(self, kind: ResourceKind, name: str, spec: JsonObject) -> JsonObject:
         """The object after it was created. Raises LakeError."""
@@ -93,16 +93,16 @@ class Requests:
                     return self.objects.get(resource, self.namespace, name)
                 raise
 
-        return self._told(create)
+        return self._answered(create)
 
     def patch(self, kind: ResourceKind, name: str, change: JsonObject) -> JsonObject:
         """The object after a merge patch. Raises LakeError."""
-        return self._told(lambda: self.objects.patch(self.resource(kind), self.namespace, name, change))
+        return self._answered(lambda: self.objects.patch(self.resource(kind), self.namespace, name, change))
 
     def find(self, kind: ResourceKind, name: str) -> JsonObject | None:
         """The object; None if there is none."""
         try:
-            return self._told(lambda: self.objects.get(self.resource(kind), self.namespace, name))
+            return self._answered(lambda: self.objects.get(self.resource(kind), self.namespace, name))
         except NotFound:
             return None
 
@@ -113,7 +113,7 @@ class Requests:
 
         Raises LakeError when it never will be, and LakeTimeout when nobody answers any more.
         """
-        done = done or (lambda found: is_done(kind, found))
+        done = done or (lambda seen: is_done(kind, seen))
         name, end, next_look = name_of(obj), None if seconds is None else time.monotonic() + seconds, 0.0
         while not done(obj):
             standing = judge(kind, obj)
@@ -124,10 +124,10 @@ class Requests:
                 self._look_around(kind, obj)
                 next_look = now + LOOK_PAUSE
             if end is not None and now >= end:
-                told = f"{standing.reason}: {standing.message}".removesuffix(": ") or "it has not begun"
+                progress = f"{standing.reason}: {standing.message}".removesuffix(": ") or "it has not begun"
                 raise LakeTimeout(
                     standing.reason or "Pending",
-                    f"{kind.name} {name} is not done after {seconds:g} seconds ({told})",
+                    f"{kind.name} {name} is not done after {seconds:g} seconds ({progress})",
                     "it goes on while the lake is open; wait longer by timeout=",
                 )
             time.sleep(PAUSE)
@@ -150,30 +150,30 @@ class Requests:
     def _look_again(self, kind: ResourceKind, name: str) -> JsonObject:
         """The object as it is now. Raises LakeError if it is gone, LakeTimeout if nobody can be asked."""
         try:
-            found = self.find(kind, name)
+            obj = self.find(kind, name)
         except LakeError as error:
             raise LakeTimeout(
                 error.reason,
                 f"nobody can say how far {kind.name} {name} is ({error.sentence})",
                 "it goes on when the folder is opened again",
             ) from error
-        if found is None:
+        if obj is None:
             raise LakeError("NotFound", f"{kind.name} {name} was deleted", "ask again")
-        return found
+        return obj
 
     def _look_around(self, kind: ResourceKind, obj: JsonObject) -> None:
         """Raise LakeError for a Table or Warehouse that has failed: what needs it would wait for ever."""
         for other, path in ((TABLE, "tableRef"), (WAREHOUSE, "warehouseRef")):
             name = text_of(obj, "spec", path, "name")
-            found = self.find(other, name) if name and other is not kind else None
-            if found is not None:
-                standing = judge(other, found)
-                if standing.failed and not is_stale(found) and conditions_of(found)["Ready"].status != "True":
+            needed = self.find(other, name) if name and other is not kind else None
+            if needed is not None:
+                standing = judge(other, needed)
+                if standing.failed and not is_stale(needed) and conditions_of(needed)["Ready"].status != "True":
                     raise failure(other, name, standing)
-                self._look_around(other, found)
+                self._look_around(other, needed)
 
-    def _told(self, ask: Callable[[], Answer]) -> Answer:
-        """What ``ask`` gives, though the server may have to be started again. Raises LakeError, NotFound."""
+    def _answered(self, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer of ``ask``; start the server again if it is gone. Raises LakeError, NotFound."""
         self.service.check_open()
         try:
             try:
@@ -187,13 +187,13 @@ class Requests:
             raise
         except Refused as error:
             reason = Reason.INVALID_SPEC if error.status in INVALID else error.reason
-            raise LakeError(reason, error.said, find_remedy(reason)) from error
+            raise LakeError(reason, error.answer, find_remedy(reason)) from error
         except CliError as error:
             raise LakeError(NOT_SERVED, str(error)) from error
 
 
 def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
-    """Whether the object is as its spec asks: a Table stays Ready while its newest spec is applied."""
+    """Return whether the object is as its spec asks: a Table stays Ready while its newest spec is applied."""
     if is_stale(obj):
         return False
     state = judge(kind, obj).state
@@ -201,7 +201,9 @@ def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
         return state is State.COMPLETE
     ready = [entry for entry in entries_of(obj, "status", "conditions") if text_of(entry, "type") == "Ready"]
     generation = number_of(obj, "metadata", "generation") or 0
-    return state is State.READY and all((number_of(one, "observedGeneration") or 0) >= generation for one in ready)
+    return state is State.READY and all(
+        (number_of(condition, "observedGeneration") or 0) >= generation for condition in ready
+    )
 
 
 def failure(kind: ResourceKind, name: str, standing: Assessment) -> LakeError:

@@ -124,7 +124,9 @@ def _is_path(source: Any) -> bool:
     if isinstance(source, str | os.PathLike):
         return True
     return (
-        isinstance(source, list | tuple) and bool(source) and all(isinstance(one, str | os.PathLike) for one in source)
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(item, str | os.PathLike) for item in source)
     )
 
 
@@ -134,17 +136,17 @@ def find_files(names: Iterable[str | os.PathLike[str]]) -> list[Path]:
     for name in names:
         path = Path(name).expanduser().absolute()
         if path.is_dir():
-            found = _list_folder(path)
+            listed = _list_folder(path)
         elif path.exists():
-            found = [path]
+            listed = [path]
         else:
             # Path.glob wants the folder that a pattern begins in, and knows no absolute ones.
             matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207
-            found = sorted(file for match in matches if (file := Path(match)).is_file())
-        if not found:
+            listed = sorted(file for match in matches if (file := Path(match)).is_file())
+        if not listed:
             raise LakeError("SourceNotFound", f"{name} names no file", "correct the path or the pattern")
         # A link of a file's own is followed by nobody here: what it leads to may lie outside of the root.
-        files += [file.parent.resolve() / file.name for file in found]
+        files += [file.parent.resolve() / file.name for file in listed]
     return list(dict.fromkeys(files))
 
 
@@ -154,8 +156,8 @@ def _list_folder(folder: Path) -> list[Path]:
 
 def find_format(files: Sequence[Path]) -> str:
     """The format that all files have by their names. Raises LakeError."""
-    found = {FORMATS.get(_suffix(file), "") for file in files}
-    if len(found) == 1 and (kind := found.pop()):
+    formats = {FORMATS.get(_suffix(file), "") for file in files}
+    if len(formats) == 1 and (kind := formats.pop()):
         return kind
     raise LakeError(
         INVALID,

@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the request was carried out."""
+        """Return whether the request was carried out."""
         return 200 <= self.status < 300
 
 
@@ -192,7 +192,7 @@ class Client:
 
 @dataclass(frozen=True)
 class News:
-    """What happened in the collection ``path`` to ``object``, which is empty for LISTED_ALL."""
+    """A change of ``object`` in the collection ``path``; the object is empty for LISTED_ALL."""
 
     change: str
     path: str

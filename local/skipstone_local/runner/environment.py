@@ -63,7 +63,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def read_values(obj: JsonObject) -> dict[str, bytes]:
-    """What a Secret or a ConfigMap holds, by key."""
+    """Return the values of a Secret or a ConfigMap by key."""
     if obj.get("kind") == "Secret":
         return {key: base64.b64decode(value) for key, value in (obj.get("data") or {}).items()}
     texts = {key: value.encode() for key, value in (obj.get("data") or {}).items()}
@@ -86,8 +86,8 @@ def _resolve_entry(entry: JsonObject, pod: JsonObject, lookup: Lookup, known: Ma
 def _read_field(pod: JsonObject, path: str) -> str:
     if path in _ADDRESSES:
         return ADDRESS
-    if found := _KEYED.fullmatch(path):
-        return str((pod["metadata"].get(found[1]) or {}).get(found[2], ""))
+    if match := _KEYED.fullmatch(path):
+        return str((pod["metadata"].get(match[1]) or {}).get(match[2], ""))
     if path in _FIELDS:
         part, name = _FIELDS[path]
         return str((pod.get(part) or {}).get(name, ""))

@@ -35,24 +35,24 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class PodFolder:
-    """What is known of the process of the pod ``uid`` by its folder ``path``, whoever started it."""
+    """The process of the pod ``uid`` as its folder ``path`` shows it, whoever started it."""
 
     path: Path
     uid: str
 
     @property
     def log(self) -> Path:
-        """What the process printed."""
+        """Return the file with the output of the process."""
         return self.path / supervise.LOG
 
     @property
     def report(self) -> Path:
-        """What the process wants to have in an annotation of its pod."""
+        """Return the file that becomes an annotation of the pod."""
         return self.path / REPORT
 
     @property
     def termination(self) -> Path:
-        """What the process wants to have in its pod's termination message."""
+        """Return the file that becomes the pod's termination message."""
         return self.path / TERMINATION
 
     def find_stage(self) -> Stage:
@@ -105,12 +105,12 @@ class PodFolder:
             shutil.rmtree(self.path / name, ignore_errors=True)
 
     def look(self) -> tuple[object, ...]:
-        """What differs whenever there is something new: the stage, and when the process told something last."""
+        """Return values that differ after each change: the stage, and the time of the last report."""
         try:
-            told = self.report.stat().st_mtime_ns
+            reported_ns = self.report.stat().st_mtime_ns
         except OSError:
-            told = 0
-        return self.find_stage(), told, (self.path / supervise.PROCESS).exists()
+            reported_ns = 0
+        return self.find_stage(), reported_ns, (self.path / supervise.PROCESS).exists()
 
     def give_up(self) -> bool:
         """See to it that no supervisor starts the process from now on; False when one is about to."""
@@ -133,7 +133,7 @@ class PodFolder:
         return _read(self.path / supervise.END)
 
     def read_stop(self) -> dict[str, Any]:
-        """What was noted when the process was asked to end."""
+        """Return the note of the request to end the process."""
         return _read(self.path / supervise.STOP)
 
     def read_message(self, exit_code: int, policy: str) -> str:
@@ -149,7 +149,7 @@ class PodFolder:
         return f"the process cannot be started: {lines[-1] if lines else 'its supervisor was killed'}"
 
     def read_report(self, limit: int = MAX_REPORT_BYTES) -> str | None:
-        """What the process has told so far, None if nothing; more than ``limit`` bytes are not a report."""
+        """Return the report of the process so far, None without one; more than ``limit`` bytes are not a report."""
         content = _head(self.report, limit + 1)
         return content.decode(errors="replace") if content and len(content) <= limit else None
 

@@ -32,7 +32,7 @@ _WORDS = frozenset({SUBMIT_ARGUMENTS})
 
 
 def has_bucket(request: str) -> bool:
-    """Whether a run's request names a place in a bucket, where its tables or sources are."""
+    """Return whether a run's request names a place in a bucket, where its tables or sources are."""
     try:
         places = json.loads(request)[_PLACES]
         return any(place.get(name) for place in (places, *places.get("locations", ())) for name in PlaceRef.BUCKETS)

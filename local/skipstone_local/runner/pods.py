@@ -20,7 +20,16 @@ from skipstone_local.runner.api import MERGE_PATCH, Answer, ApiError, Client
 from skipstone_local.runner.environment import CannotMake, JsonObject, resolve
 from skipstone_local.runner.folders import PodFolder, Stage
 from skipstone_local.runner.plane.dataplane import DataPlane
-from skipstone_local.runner.statuses import KILLED, TERMINAL, Ended, NotStarted, Running, State, build_status, is_told
+from skipstone_local.runner.statuses import (
+    KILLED,
+    TERMINAL,
+    Ended,
+    NotStarted,
+    Running,
+    State,
+    build_status,
+    has_status,
+)
 from skipstone_local.runner.supervise import Order, timestamp
 from skipstone_local.runner.volumes import ClaimMissing, PodVolumes, remove_folder
 
@@ -64,7 +73,7 @@ class PodWork:
         return self._end(pod, folder)
 
     def is_live(self, pod: JsonObject) -> bool:
-        """Whether the pod's process runs, or is about to."""
+        """Return whether the pod's process runs, or is about to."""
         uid = pod["metadata"]["uid"]
         stage, supervisor = PodFolder(self.root.pod(uid), uid).find_stage(), self.started.get(uid)
         return stage is Stage.RUNNING or (stage is Stage.NEW and supervisor is not None and supervisor.poll() is None)
@@ -137,8 +146,8 @@ class PodWork:
 
         def look_up(kind: str, name: str) -> JsonObject | None:
             plural = {"Secret": "secrets", "ConfigMap": "configmaps"}[kind]
-            found = self.client.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/{plural}/{name}")
-            return None if found is None else {**found, "kind": kind}
+            obj = self.client.get(f"/api/v1/namespaces/{pod['metadata']['namespace']}/{plural}/{name}")
+            return None if obj is None else {**obj, "kind": kind}
 
         volumes.make(mounts, look_up)
         variables = {
@@ -158,13 +167,13 @@ class PodWork:
         process = folder.read_process()
         if not process:
             return pod
-        told = self._tell(pod, Running(process["startedAt"]))
-        if told is None:
+        written = self._tell(pod, Running(process["startedAt"]))
+        if written is None:
             return None
-        told = self._carry(told, folder)
-        if told is not None and _is_deleting(told):
-            self._ask(folder, float(told["metadata"].get("deletionGracePeriodSeconds") or 0))
-        return told
+        written = self._carry(written, folder)
+        if written is not None and _is_deleting(written):
+            self._ask(folder, float(written["metadata"].get("deletionGracePeriodSeconds") or 0))
+        return written
 
     def _ask(self, folder: PodFolder, grace: float) -> None:
         """Ask the process to end; once, or once more if it is given less time than before."""
@@ -174,11 +183,11 @@ class PodWork:
     def _end(self, pod: JsonObject, folder: PodFolder) -> JsonObject | None:
         self._reap(folder.uid)
         carried = self._carry(pod, folder)
-        told = None if carried is None else self._tell(carried, read_end(carried, folder))
+        written = None if carried is None else self._tell(carried, read_end(carried, folder))
         folder.shed()
-        if told is not None and _is_deleting(told):
-            return self._remove(told, folder)
-        return told
+        if written is not None and _is_deleting(written):
+            return self._remove(written, folder)
+        return written
 
     def _carry(self, pod: JsonObject, folder: PodFolder) -> JsonObject | None:
         """Put what the process has told last into the annotation of its pod."""
@@ -191,7 +200,7 @@ class PodWork:
 
     def _tell(self, pod: JsonObject, state: State) -> JsonObject | None:
         status = build_status(pod, state, timestamp())
-        if is_told(pod, status):
+        if has_status(pod, status):
             return pod
         return self._patch(pod, f"{_path(pod)}/status", {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status})
 
@@ -217,8 +226,8 @@ class PodWork:
         return self._read(pod)
 
     def _read(self, pod: JsonObject) -> JsonObject | None:
-        found = self.client.get(_path(pod))
-        return found if found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"] else None
+        current = self.client.get(_path(pod))
+        return current if current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"] else None
 
     def _reap(self, uid: str) -> None:
         supervisor = self.started.pop(uid, None)
@@ -255,7 +264,7 @@ def _is_deleting(pod: JsonObject) -> bool:
 
 
 def is_terminal(pod: JsonObject) -> bool:
-    """Whether the pod's status says how it ended."""
+    """Return whether the pod's status says how it ended."""
     return (pod.get("status") or {}).get("phase") in TERMINAL
 
 

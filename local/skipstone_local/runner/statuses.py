@@ -69,19 +69,19 @@ def build_status(pod: JsonObject, state: State, now: str) -> dict[str, Any]:
     return status
 
 
-def is_told(pod: JsonObject, status: Mapping[str, Any]) -> bool:
-    """Whether the pod's status says all of ``status`` already."""
+def has_status(pod: JsonObject, status: Mapping[str, Any]) -> bool:
+    """Return whether the pod's status says all of ``status`` already."""
     before = pod.get("status") or {}
     return all(before.get(name) == value for name, value in status.items())
 
 
 def fit_message(content: bytes) -> str:
-    """What is told of a termination message."""
+    """Return a termination message, cut to its limit."""
     return content[:MAX_MESSAGE_BYTES].decode(errors="replace")
 
 
 def fit_tail(content: bytes) -> str:
-    """What is told of a log in the place of a termination message; ``content`` is its end."""
+    """Return the part of a log that replaces a termination message; ``content`` is its end."""
     text = content[-MAX_TAIL_BYTES:].decode(errors="replace")
     return "".join(text.splitlines(keepends=True)[-MAX_TAIL_LINES:])
 
@@ -138,8 +138,8 @@ class _Condition:
 
 
 def _conditions(before: JsonObject, state: State, now: str) -> list[dict[str, Any]]:
-    told = {condition["type"]: condition for condition in before.get("conditions") or ()}
-    return [_tell(wanted, told.get(wanted.type, {}), now) for wanted in _judge(state)]
+    by_type = {condition["type"]: condition for condition in before.get("conditions") or ()}
+    return [_tell(wanted, by_type.get(wanted.type, {}), now) for wanted in _judge(state)]
 
 
 def _judge(state: State) -> tuple[_Condition, ...]:

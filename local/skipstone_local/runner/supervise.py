@@ -34,7 +34,7 @@ _KILL_PAUSE_SECONDS = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What to start. ``deadline``: seconds since the epoch at which it is ended; ``grace``: seconds it then gets."""
+    """The process to start. ``deadline``: its end, in seconds since the epoch; ``grace``: seconds that it gets then."""
 
     command: Sequence[str]
     environment: Mapping[str, str]

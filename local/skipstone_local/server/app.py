@@ -55,7 +55,7 @@ def build_app(store: Store, admission: Judge, token: str, pods: Path | None = No
 
 @dataclass
 class _Asked:
-    """What is known of a request so far."""
+    """The facts of a request that are known so far."""
 
     user: Identity | None = None
     target: ApiTarget | None = None
@@ -158,7 +158,7 @@ def _note(request: Request, asked: _Asked, status: int) -> None:
     if not _requests.isEnabledFor(logging.INFO):
         return
     target = asked.target
-    told = {
+    details = {
         "method": request.method,
         "watch": request.query_params.get("watch", "") in TRUE,
         "resource": target.kind.plural if target else "",
@@ -168,7 +168,7 @@ def _note(request: Request, asked: _Asked, status: int) -> None:
         "agent": request.headers.get("user-agent", ""),
         "status": status,
     }
-    _requests.info("%s %s %d", request.method, request.url.path, status, extra=told)
+    _requests.info("%s %s %d", request.method, request.url.path, status, extra=details)
 
 
 async def _body(request: Request) -> bytes:

@@ -66,10 +66,10 @@ def write_private(path: Path, content: bytes) -> None:
 
 def _lasts(path: Path) -> bool:
     try:
-        found = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):
         return False
-    return found.not_valid_after_utc - datetime.now(UTC) > SPARE
+    return certificate.not_valid_after_utc - datetime.now(UTC) > SPARE
 
 
 def _begin(

@@ -64,7 +64,7 @@ async def _pieces(
 
 
 def _is_over(session: ApiSession, call: ApiCall) -> bool:
-    """Whether nothing will be written any more: the pod has ended, or is gone."""
+    """Return whether nothing will be written any more: the pod has ended, or is gone."""
     try:
         pod = find(session, call.target)
     except Refusal:

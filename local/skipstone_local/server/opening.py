@@ -165,9 +165,9 @@ def _running(store: Store, folder: RootFolder, address: Address, listener: socke
 def read_address(kubeconfig: Path) -> Address | None:
     """The address in a kubeconfig that a server wrote, or None."""
     try:
-        found = yaml.safe_load(kubeconfig.read_text())
-        port = int(found["clusters"][0]["cluster"]["server"].rpartition(":")[2])
-        return Address(port, str(found["users"][0]["user"]["token"]))
+        document = yaml.safe_load(kubeconfig.read_text())
+        port = int(document["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+        return Address(port, str(document["users"][0]["user"]["token"]))
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError):
         return None
 

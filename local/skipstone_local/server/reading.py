@@ -29,8 +29,8 @@ def read_page(session: ApiSession, call: ApiCall, form: Form) -> JsonObject:
 
 def _matching(session: ApiSession, call: ApiCall, after: ObjectPlace | None, moment: int) -> Iterator[JsonObject]:
     selection, target = call.selection, call.target
-    found = session.transaction.select(target.kind.resource, target.namespace, after=after, moment=moment)
-    return (obj for obj in found if selection.matches(obj))
+    stored = session.transaction.select(target.kind.resource, target.namespace, after=after, moment=moment)
+    return (obj for obj in stored if selection.matches(obj))
 
 
 def _start(session: ApiSession, call: ApiCall) -> tuple[ObjectPlace | None, int]:
@@ -54,8 +54,8 @@ def _token(last: ObjectPlace, moment: int) -> str:
 
 def _read_token(call: ApiCall, token: str) -> tuple[ObjectPlace, int]:
     try:
-        said = json.loads(base64.urlsafe_b64decode(token))
-        namespace, name = said["start"]
-        return ObjectPlace(call.kind.resource, str(namespace), str(name)), int(said["rv"])
+        decoded = json.loads(base64.urlsafe_b64decode(token))
+        namespace, name = decoded["start"]
+        return ObjectPlace(call.kind.resource, str(namespace), str(name)), int(decoded["rv"])
     except (ValueError, KeyError, TypeError) as error:
         raise bad_request("continue key is not valid: it was not given by this server") from error

@@ -37,7 +37,7 @@ from skipstone_local.store import JsonObject
 
 @dataclass
 class Carried:
-    """What a request is answered with."""
+    """The answer to a request."""
 
     code: int
     body: JsonObject
@@ -153,8 +153,8 @@ def _delete(session: ApiSession, call: ApiCall, form: Form) -> Carried:
         answer = delete(session, call.kind, find(session, call.target), options)
         return Carried(200, answer if answer.get("kind") == "Status" else form.one(answer))
     selection = call.selection
-    found = session.transaction.select(call.kind.resource, call.target.namespace)
-    chosen = [obj for obj in found if selection.matches(obj)]
+    stored = session.transaction.select(call.kind.resource, call.target.namespace)
+    chosen = [obj for obj in stored if selection.matches(obj)]
     for obj in chosen:
         current = session.get(ApiTarget(call.kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]).place)
         if current is not None:

@@ -84,15 +84,15 @@ class Watch:
                     return
                 for line in lines:
                     yield line
-                is_told = await _set_within(changed, min(left, BOOKMARKS))
-                if not is_told and left > BOOKMARKS and self.wants_bookmarks:
+                is_changed = await _set_within(changed, min(left, BOOKMARKS))
+                if not is_changed and left > BOOKMARKS and self.wants_bookmarks:
                     yield await self.desk.run(self._bookmark)
             if self.wants_bookmarks:
                 yield await self.desk.run(self._bookmark)
 
     @property
     def wants_bookmarks(self) -> bool:
-        """Whether the client takes signs of life."""
+        """Return whether the client takes signs of life."""
         return self.call.flag("allowWatchBookmarks")
 
     def _begin(self, session: ApiSession) -> list[bytes]:
@@ -108,7 +108,7 @@ class Watch:
             return []
         target = self.call.target
         objects = session.transaction.select(target.kind.resource, target.namespace)
-        lines = [self._told("ADDED", obj) for obj in objects if self.selection.matches(obj)]
+        lines = [self._event_line("ADDED", obj) for obj in objects if self.selection.matches(obj)]
         if initial == "true" and self.wants_bookmarks:
             lines.append(self._mark({INITIAL_END: "true"}))
         return lines
@@ -128,12 +128,12 @@ class Watch:
             before = change.before if change.before and self.selection.matches(change.before) else None
             after = change.after if change.after and self.selection.matches(change.after) else None
             if after is not None:
-                yield self._told("ADDED" if before is None else "MODIFIED", after)
+                yield self._event_line("ADDED" if before is None else "MODIFIED", after)
             elif before is not None:
                 metadata = {**before["metadata"], "resourceVersion": str(change.version)}
-                yield self._told("DELETED", {**before, "metadata": metadata})
+                yield self._event_line("DELETED", {**before, "metadata": metadata})
 
-    def _told(self, type_: str, obj: JsonObject) -> bytes:
+    def _event_line(self, type_: str, obj: JsonObject) -> bytes:
         if self.form.form != "Table":
             return _line(type_, self.form.one(obj))
         headed, self.headed = self.headed, False

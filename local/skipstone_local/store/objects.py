@@ -113,10 +113,8 @@ class Transaction:
 
     def find_uid(self, uid: str) -> ObjectPlace | None:
         """Where the object with this uid is, or None."""
-        found = self.connection.execute(
-            "SELECT resource, namespace, name FROM objects WHERE uid = ?", (uid,)
-        ).fetchone()
-        return ObjectPlace(*found) if found else None
+        row = self.connection.execute("SELECT resource, namespace, name FROM objects WHERE uid = ?", (uid,)).fetchone()
+        return ObjectPlace(*row) if row else None
 
     def dependents(self, uid: str) -> list[ObjectPlace]:
         """The objects that name the object with this uid as an owner."""
@@ -150,8 +148,8 @@ class Transaction:
     def _body(self, place: ObjectPlace) -> str | None:
         where = (place.resource, place.namespace, place.name)
         query = "SELECT body FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
-        found = self.connection.execute(query, where).fetchone()
-        return found[0] if found else None
+        row = self.connection.execute(query, where).fetchone()
+        return row[0] if row else None
 
     def _next_version(self) -> int:
         self.connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'version'")

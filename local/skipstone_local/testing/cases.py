@@ -31,7 +31,7 @@ class Expectation:
 
     @property
     def subject(self) -> str:
-        """What it is about: ``object``, ``table`` or ``refused``."""
+        """Return the subject: ``object``, ``table`` or ``refused``."""
         return next(name for name in ("object", "table", "refused") if name in self.fields)
 
 
@@ -83,13 +83,13 @@ def _read_step(step: object, where: str, folder: Path, number: int) -> Step:
         data={target: _paths(files, f"{where}.data.{target}", folder) for target, files in data.items()},
         apply=_paths(fields.get("apply"), f"{where}.apply", folder),
         expectations=tuple(
-            _read_expectation(one, f"{where}.expect[{place}]") for place, one in enumerate(expectations)
+            _read_expectation(expected, f"{where}.expect[{place}]") for place, expected in enumerate(expectations)
         ),
     )
 
 
-def _read_expectation(one: object, where: str) -> Expectation:
-    fields = _mapping(one, where, OBJECT_FIELDS | TABLE_FIELDS | REFUSED_FIELDS)
+def _read_expectation(given: object, where: str) -> Expectation:
+    fields = _mapping(given, where, OBJECT_FIELDS | TABLE_FIELDS | REFUSED_FIELDS)
     for subject, allowed in (("object", OBJECT_FIELDS), ("table", TABLE_FIELDS), ("refused", REFUSED_FIELDS)):
         if subject in fields:
             _mapping(fields, where, allowed)
@@ -105,7 +105,7 @@ def _title(subject: str, fields: Mapping[str, Any]) -> str:
     parts: list[str] = []
     for name, value in fields.items():
         if name == "status" and isinstance(value, dict):
-            parts += [f"{path} {one}" for path, one in value.items()]
+            parts += [f"{path} {wanted}" for path, wanted in value.items()]
         elif name in ("columns", "rows"):
             parts += [f"{len(value)} rows"] if name == "rows" and isinstance(value, list) else []
         elif name != subject:
@@ -115,13 +115,13 @@ def _title(subject: str, fields: Mapping[str, Any]) -> str:
 
 def _paths(given: object, where: str, folder: Path) -> tuple[Path, ...]:
     """Files and folders by their paths, which are relative to the file of the test; patterns are followed."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for text in _list(given, where):
         matches = sorted(folder.glob(str(text))) if any(sign in str(text) for sign in "*?[") else [folder / str(text)]
         if not matches or not all(match.exists() for match in matches):
             raise CliError(f"{where} names {text}, which does not exist: paths are relative to {folder}")
-        found += matches
-    return tuple(found)
+        paths += matches
+    return tuple(paths)
 
 
 def _mapping(value: object, where: str, allowed: frozenset[str] | None) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ MAX_SHOWN = 3
 
 
 def judge_object(kind: ResourceKind, obj: JsonObject | None, wanted: Mapping[str, Any]) -> list[str]:
-    """What of an object is otherwise: its state, its reason, a part of its message, fields of its status."""
+    """Return the differences of an object from its expectation: state, reason, part of a message, fields of status."""
     if obj is None:
         return ["it does not exist"]
     standing = judge(kind, obj)
@@ -36,7 +36,7 @@ def judge_object(kind: ResourceKind, obj: JsonObject | None, wanted: Mapping[str
 
 
 def judge_rows(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> list[str]:
-    """What of a table's rows is otherwise: how many there are, or which, in any order."""
+    """Return the differences of a table's rows from their expectation: their number, or the rows in any order."""
     wrong = []
     if "count" in wanted and wanted["count"] != len(rows):
         wrong.append(f"there are {len(rows)} rows, not {wanted['count']}")
@@ -46,7 +46,7 @@ def judge_rows(rows: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> 
 
 
 def judge_files(opened: int, total: int, wanted: Mapping[str, Any]) -> list[str]:
-    """Whether a read opens as many files as expected."""
+    """Return one line if a read opens another number of files than expected."""
     if "files" in wanted and wanted["files"] != opened:
         return [f"{opened} of {total} files are read, not {wanted['files']}"]
     return []
@@ -69,7 +69,7 @@ def _is_row(wanted: object, seen: Mapping[str, Any]) -> bool:
 
 
 def is_equal(wanted: object, seen: object) -> bool:
-    """Whether a value is the one that YAML says, which has no decimals, dates and times. NaN equals NaN."""
+    """Return whether a value is the one that YAML says, which has no decimals, dates and times. NaN equals NaN."""
     if isinstance(seen, list) and isinstance(wanted, list):
         return len(wanted) == len(seen) and all(map(is_equal, wanted, seen))
     if isinstance(seen, dict) and isinstance(wanted, dict):
@@ -84,7 +84,7 @@ def is_equal(wanted: object, seen: object) -> bool:
 
 
 def _read_as(seen: object, wanted: object) -> object:
-    """What YAML says as a value of the type of ``seen``. Raises InvalidOperation, ValueError, TypeError."""
+    """Return a YAML value in the type of ``seen``. Raises InvalidOperation, ValueError, TypeError."""
     match seen:
         case Decimal():
             return Decimal(str(wanted))

@@ -121,8 +121,8 @@ class Bench:
     def _judge(self, objects: Objects, expectation: Expectation) -> Sequence[str]:
         fields = expectation.fields
         if expectation.subject == "refused":
-            found = any(str(fields["refused"]) in line for line in self._refusals())
-            return [] if found else ["no manifest was refused with this text"]
+            is_refused = any(str(fields["refused"]) in line for line in self._refusals())
+            return [] if is_refused else ["no manifest was refused with this text"]
         if expectation.subject == "object":
             target = parse_target(str(fields["object"]))
             return judge_object(target.kind, self._find(objects, target.kind, target.name), fields)

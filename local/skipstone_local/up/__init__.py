@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """What takes long to load, at its first use."""
+        """Load slow modules at their first use."""
         if name != "serving_all":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from skipstone_local.up.serving import serving_all

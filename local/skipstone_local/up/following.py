@@ -27,14 +27,14 @@ _PATHS = {f"/apis/{API_VERSION}/{kind.plural}": kind for kind in KINDS}
 
 @dataclass
 class Follower:
-    """What is known of all objects. ``tell`` prints a line; ``count_running``: pods that have not ended."""
+    """The known state of all objects. ``tell`` prints a line; ``count_running``: pods that have not ended."""
 
     login: ServerAccess
     tell: Tell
     count_running: Callable[[], int]
     board: Board = field(default_factory=Board)
     _namespaces: dict[str, str] = field(default_factory=dict)
-    _told: dict[str, str] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing is asked yet."""
@@ -70,7 +70,7 @@ class Follower:
         return choose_namespaces(self._namespaces.values())
 
     def is_settled(self) -> bool:
-        """Whether there is nothing left to wait for."""
+        """Return whether there is nothing left to wait for."""
         quiet = time.monotonic() - self._changed >= QUIET_SECONDS
         if not quiet or self._unlisted or self.count_running():
             return False
@@ -114,9 +114,9 @@ class Follower:
     def _show(self, judged: SeenObject) -> None:
         """Print how an object stands, if that is news; nothing of what the operator has not looked at yet."""
         uid, assessment = judged.obj["metadata"]["uid"], judged.assessment
-        said = f"{assessment.state} {assessment.reason} {assessment.message if assessment.failed else ''}"
-        if assessment.state is not State.UNKNOWN and self._told.get(uid) != said:
-            self._told[uid] = said
+        text = f"{assessment.state} {assessment.reason} {assessment.message if assessment.failed else ''}"
+        if assessment.state is not State.UNKNOWN and self._shown.get(uid) != text:
+            self._shown[uid] = text
             self.tell(judged.line)
 
 

@@ -59,7 +59,7 @@ class Service:
         return EXIT_STOPPED if options.once else EXIT_WELL
 
     def is_led(self) -> bool:
-        """Whether the operator has begun to work: before, what objects say may be what they said before a kill."""
+        """Return whether the operator has begun to work: until then, statuses may be from before a kill."""
         if self.led:
             return True
         self.led = _read_lease(self.login) not in ("", self.lease)

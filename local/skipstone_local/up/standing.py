@@ -50,8 +50,8 @@ class SeenObject:
     @property
     def line(self) -> str:
         """One line for a terminal."""
-        said = ": ".join(part for part in (self.assessment.reason, self.assessment.message) if part)
-        return clean_line(f"{self.title}  {self.assessment.state}" + (f"  {said}" if said else ""))
+        state = ": ".join(part for part in (self.assessment.reason, self.assessment.message) if part)
+        return clean_line(f"{self.title}  {self.assessment.state}" + (f"  {state}" if state else ""))
 
 
 @dataclass
@@ -85,14 +85,14 @@ class Board:
             wanted = text_of(judged.obj, "spec", name, "name")
             if not wanted:
                 continue
-            found = by_name.get((kind.name, namespace_of(judged.obj), wanted))
-            if found is None or self._stand(found, by_name, now) in (Outlook.FAILED, Outlook.BLOCKED):
+            needed = by_name.get((kind.name, namespace_of(judged.obj), wanted))
+            if needed is None or self._stand(needed, by_name, now) in (Outlook.FAILED, Outlook.BLOCKED):
                 return Outlook.BLOCKED
         return own
 
 
 def _is_tried_again(obj: JsonObject, now: str) -> bool:
-    """Whether what failed has another attempt before it that is waited for: one that is due, or one of the first."""
+    """Return whether a failed object has another attempt that is waited for: one that is due, or one of the first."""
     if field_of(obj, "status", "currentRun"):
         return True
     due, attempts = text_of(obj, "status", "retryTime"), number_of(obj, "status", "failedAttempts") or 0

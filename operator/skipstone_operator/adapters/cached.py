@@ -65,8 +65,8 @@ def find_terms(kind: str, obj: JsonObject) -> Iterable[Term]:
     """By what an object is found: the fields by which its kind can be selected, and our labels."""
     for path in KINDS[kind].selectable if kind in KINDS else ():
         yield path, _value(obj, path)
-    found = obj["metadata"].get("labels") or {}
-    yield from ((label, str(found[label])) for label in INDEXED_LABELS if label in found)
+    object_labels = obj["metadata"].get("labels") or {}
+    yield from ((label, str(object_labels[label])) for label in INDEXED_LABELS if label in object_labels)
 
 
 def new_cache() -> ObjectCache:
@@ -103,7 +103,7 @@ class RememberingKube:
         return await self.kube.list(kind, namespace, labels=labels, fields=fields)
 
     async def is_terminating(self, namespace: str) -> bool:
-        """Whether ``namespace`` is being deleted, or gone."""
+        """Return whether ``namespace`` is being deleted, or gone."""
         return await self.kube.is_terminating(namespace)
 
     async def create(self, obj: JsonObject) -> CreateAnswer:
@@ -136,9 +136,9 @@ class RememberingKube:
         """The API server has a newer version: the next pass must not judge the old one again."""
         # When it cannot be read now, the watch tells of it later.
         with suppress(OSError):
-            found = await self.kube.get(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
-            if found is not None:
-                self._remember(obj["kind"], found)
+            newer = await self.kube.get(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+            if newer is not None:
+                self._remember(obj["kind"], newer)
 
     def _remember(self, kind: str, obj: JsonObject) -> None:
         shard = self.cache.readable(kind, obj["metadata"].get("namespace", ""))
@@ -177,7 +177,7 @@ class CachedKube(RememberingKube):
 
 
 def _is_held(kind: str, wanted: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """Whether the cache holds every object that this selects, under terms that it knows."""
+    """Return whether the cache holds every object that this selects, under terms that it knows."""
     if kind not in CACHED_KINDS or not wanted.keys() <= INDEXED_LABELS:
         return False
     selectable = KINDS[kind].selectable if kind in KINDS else ()
@@ -185,7 +185,7 @@ def _is_held(kind: str, wanted: Mapping[str, str], fields: Mapping[str, str]) ->
 
 
 def _value(obj: JsonObject, path: str) -> str:
-    found: object = obj
+    value: object = obj
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return str(found)
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return str(value)

@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the request was carried out."""
+        """Return whether the request was carried out."""
         return 200 <= self.status < 300
 
 
@@ -158,11 +158,11 @@ def read_answer(status: int, data: bytes) -> Answer:
     taken for absent.
     """
     try:
-        found = json.loads(data or b"{}")
+        body = json.loads(data or b"{}")
     except ValueError:
-        found = data[:1024].decode(errors="replace")
-    if isinstance(found, dict):
-        return Answer(status, found)
+        body = data[:1024].decode(errors="replace")
+    if isinstance(body, dict):
+        return Answer(status, body)
     if 200 <= status < 300:
-        raise ApiFault(f"{status} with a body that is not a JSON object: {str(found)[:64]!r}")
-    return Answer(status, {"message": str(found)[:1024]})
+        raise ApiFault(f"{status} with a body that is not a JSON object: {str(body)[:64]!r}")
+    return Answer(status, {"message": str(body)[:1024]})

@@ -106,8 +106,8 @@ class KubeClient:
     async def listing(self, kind: str, namespace: str, *, labels: Mapping[str, str] | None = None) -> Listing:
         """What ``snapshot`` finds, without the objects. Raises ApiFault."""
         pages = await self._pages(kind, namespace, _selection(labels, None), METADATA_ONLY)
-        found = (item["metadata"] for page in pages for item in page.get("items") or ())
-        return Listing(pages[-1], {each["name"]: each["resourceVersion"] for each in found})
+        entries = (item["metadata"] for page in pages for item in page.get("items") or ())
+        return Listing(pages[-1], {each["name"]: each["resourceVersion"] for each in entries})
 
     async def _pages(
         self, kind: str, namespace: str, selection: Mapping[str, str], accept: str
@@ -128,7 +128,7 @@ class KubeClient:
             query["continue"] = more
 
     async def is_terminating(self, namespace: str) -> bool:
-        """Whether ``namespace`` is being deleted, or gone. Raises AccessDenied and ApiFault."""
+        """Return whether ``namespace`` is being deleted, or gone. Raises AccessDenied and ApiFault."""
         answer = await self.connection.request("GET", f"/api/v1/namespaces/{namespace}")
         if answer.status == 404:
             return True
@@ -192,10 +192,10 @@ class KubeClient:
                 query["fieldSelector"] = ",".join(f"{path}=x" for path in KINDS[kind].selectable)
             answer = await self.connection.request("GET", path_of(kind, namespace), query=query)
             if answer.status == 400:
-                said = answer.body.get("message", "")
+                message = answer.body.get("message", "")
                 raise Unprepared(
                     f"the API server cannot select {plural} by their fields: apply the CRDs of this release "
-                    f"(kubectl apply --server-side -f crds/) to Kubernetes 1.31 or newer ({said})"
+                    f"(kubectl apply --server-side -f crds/) to Kubernetes 1.31 or newer ({message})"
                 )
             if answer.status == 403:
                 return (
@@ -238,8 +238,8 @@ class FencedClient(KubeClient):
 def _read(answer: Answer, what: str) -> JsonObject:
     if answer.ok:
         return answer.body
-    said = f"{what}: {answer.status} {answer.body.get('message', '')}".rstrip()
-    raise AccessDenied(said) if answer.status == 403 else ApiFault(said)
+    message = f"{what}: {answer.status} {answer.body.get('message', '')}".rstrip()
+    raise AccessDenied(message) if answer.status == 403 else ApiFault(message)
 
 
 def _items(kind: str, page: JsonObject) -> Iterator[JsonObject]:

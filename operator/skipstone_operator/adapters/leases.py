@@ -23,8 +23,8 @@ class KubeLeaseStore:
 
     async def read(self) -> LeaseRecord | None:
         """The Lease, or None. Raises ApiFault."""
-        found = await self.kube.get("Lease", self.namespace, self.name)
-        return None if found is None else as_record(found)
+        lease = await self.kube.get("Lease", self.namespace, self.name)
+        return None if lease is None else as_record(lease)
 
     async def create(self, record: LeaseRecord) -> LeaseRecord | None:
         """The Lease as stored, or None when it exists. Raises ApiFault."""
@@ -54,16 +54,16 @@ class KubeLeaseStore:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
-def as_record(found: JsonObject) -> LeaseRecord:
+def as_record(lease: JsonObject) -> LeaseRecord:
     """A record of what another program may have written: every field of the spec is optional."""
-    spec = found.get("spec") or {}
+    spec = lease.get("spec") or {}
     return LeaseRecord(
         holder=spec.get("holderIdentity") or "",
         duration_seconds=int(spec.get("leaseDurationSeconds") or 0),
         renewed=_as_time(spec.get("renewTime")),
         acquired=_as_time(spec.get("acquireTime")),
         transitions=int(spec.get("leaseTransitions") or 0),
-        version=found["metadata"]["resourceVersion"],
+        version=lease["metadata"]["resourceVersion"],
     )
 
 

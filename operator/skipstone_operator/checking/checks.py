@@ -59,8 +59,8 @@ class Checks:
         if not answer.ok:
             return [f"the API server answers {answer.status} to GET {OPENAPI}: allow the group system:authenticated to"]
         advice = "apply the CRDs of this version (kubectl apply --server-side -f crds/)"
-        found = find_unknown_fields(answer.body)
-        return [f"the CRD of {kind} has no field {_some(fields)}: {advice}" for kind, fields in found.items()]
+        unknown = find_unknown_fields(answer.body)
+        return [f"the CRD of {kind} has no field {_some(fields)}: {advice}" for kind, fields in unknown.items()]
 
     async def find_missing_rights(self, namespace: str, rights: Sequence[Right]) -> list[str]:
         """The rights that the account lacks in the namespace."""
@@ -99,7 +99,7 @@ class Checks:
 
 
 def _is_renewed(before: LeaseRecord | None, now: LeaseRecord | None) -> bool:
-    """Whether the same holder has written the Lease again."""
+    """Return whether the same holder has written the Lease again."""
     return (
         before is not None
         and now is not None

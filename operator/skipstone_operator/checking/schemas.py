@@ -23,8 +23,8 @@ def find_unknown_fields(openapi: Mapping[str, Any]) -> dict[str, list[str]]:
     """
     served = {_kind_of(schema): schema for schema in openapi.get("components", {}).get("schemas", {}).values()}
     own = {name: set(_paths(root_schema(kind))) for name, kind in KINDS.items()}
-    found = {name: sorted(fields - set(_paths(served.get(name, {})))) for name, fields in own.items()}
-    return {name: fields for name, fields in found.items() if fields}
+    missing = {name: sorted(fields - set(_paths(served.get(name, {})))) for name, fields in own.items()}
+    return {name: fields for name, fields in missing.items() if fields}
 
 
 def _kind_of(schema: Mapping[str, Any]) -> str:

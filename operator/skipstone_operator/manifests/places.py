@@ -20,8 +20,10 @@ def find_claims(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[ClaimMount, ...
     """That of the Warehouse, and those of the locations that ``ref`` names, which are only read."""
     own = [ClaimMount(name="warehouse", claim=pvc.claim_name, path=ref.root) for pvc in (spec.storage.pvc,) if pvc]
     others = [
-        ClaimMount(name=f"source-{location.name}", claim=location.pvc.claim_name, path=told.root, read_only=True)
-        for location, told in _read(spec, ref)
+        ClaimMount(
+            name=f"source-{location.name}", claim=location.pvc.claim_name, path=location_ref.root, read_only=True
+        )
+        for location, location_ref in _read(spec, ref)
         if location.pvc is not None
     ]
     return (*own, *others)
@@ -31,21 +33,21 @@ def find_variables(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[SecretVariab
     """Those of spec.credentialsSecretRef by their own names, and keys of buckets by the names that ``ref`` tells."""
     secret = spec.credentials_secret_ref
     given = [SecretVariable(name=key, secret=secret.name, key=key) for key in secret.keys] if secret else []
-    read = ((bucket_of(location), told) for location, told in _read(spec, ref))
-    places = [(bucket_of(spec.storage), ref.bucket), *((place, told.bucket) for place, told in read)]
-    return (*given, *(variable for place, told in places for variable in _keys(place, told)))
+    read = ((bucket_of(location), location_ref) for location, location_ref in _read(spec, ref))
+    places = [(bucket_of(spec.storage), ref.bucket), *((place, place_ref.bucket) for place, place_ref in read)]
+    return (*given, *(variable for place, place_ref in places for variable in _keys(place, place_ref)))
 
 
 def _read(spec: WarehouseSpec, ref: WarehouseRef) -> Iterator[tuple[SourceLocation, SourceLocationRef]]:
     """The locations that ``ref`` names, each as it does."""
     known = {location.name: location for location in spec.source_locations}
-    yield from ((known[one.name], one) for one in ref.locations if one.name in known)
+    yield from ((known[location.name], location) for location in ref.locations if location.name in known)
 
 
-def _keys(place: BucketPlace | None, told: BucketRef | None) -> Iterator[SecretVariable]:
-    if place is None or told is None or place.credentials_secret_ref is None:
+def _keys(place: BucketPlace | None, ref: BucketRef | None) -> Iterator[SecretVariable]:
+    if place is None or ref is None or place.credentials_secret_ref is None:
         return
     secret = place.credentials_secret_ref.name
     for key in place.KEYS:
-        name = f"{told.credentials_prefix}{key}"
+        name = f"{ref.credentials_prefix}{key}"
         yield SecretVariable(name=name, secret=secret, key=key, optional=key in place.OPTIONAL_KEYS)

@@ -210,7 +210,7 @@ def shared_volumes(shape: PodPlace) -> list[dict[str, Any]]:
         *(_claim_volume(claim) for claim in shape.claims),
         {"name": "tmp", "emptyDir": {}},
         {"name": "spark-local-dir-1", "emptyDir": {}},
-        *(_authorities_volume(found) for found in (shape.authorities,) if found is not None),
+        *(_authorities_volume(authorities) for authorities in (shape.authorities,) if authorities is not None),
     ]
 
 

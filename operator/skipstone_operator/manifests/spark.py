@@ -79,7 +79,7 @@ class SparkPlan:
 
     @property
     def local(self) -> bool:
-        """Whether the driver pod is all there is."""
+        """Return whether the driver pod is all there is."""
         return self.instances == 0
 
 

@@ -152,7 +152,7 @@ def _first_due(obj: JsonMap, now: datetime) -> datetime | None:
 
 
 def _is_on_time(metadata: JsonMap, status: JsonMap) -> bool:
-    """Whether no time was due and waiting when the status was written: the next one is the first then.
+    """Return whether no time was due and waiting when the status was written: the next one is the first then.
 
     To ask the cron expression takes milliseconds.
     """
@@ -205,13 +205,13 @@ def _table_of(obj: JsonMap) -> str:
 
 
 def _part(of: JsonMap, name: str) -> JsonMap:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = of.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _items(of: JsonMap, name: str) -> Iterator[JsonMap]:
-    found = of.get(name)
-    yield from (each for each in found if isinstance(each, Mapping)) if isinstance(found, list) else ()
+    items = of.get(name)
+    yield from (each for each in items if isinstance(each, Mapping)) if isinstance(items, list) else ()
 
 
 def _condition(status: JsonMap, type_: str) -> JsonMap:
@@ -222,13 +222,13 @@ def _holds(status: JsonMap, type_: str) -> bool:
     return _condition(status, type_).get("status") == "True"
 
 
-def _text(found: object) -> str | None:
-    return found if isinstance(found, str) else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _number(of: JsonMap, name: str) -> float | None:
-    found = of.get(name)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    value = of.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _moment(of: JsonMap, name: str) -> float | None:
@@ -237,10 +237,10 @@ def _moment(of: JsonMap, name: str) -> float | None:
 
 
 def _numbers(of: JsonMap, place: tuple[str, ...], families: Mapping[str, str]) -> Iterator[Measurement]:
-    found = ((family, _number(of, field)) for field, family in families.items())
-    yield from (Measurement(family, place, value) for family, value in found if value is not None)
+    numbers = ((family, _number(of, field)) for field, family in families.items())
+    yield from (Measurement(family, place, value) for family, value in numbers if value is not None)
 
 
 def _moments(of: JsonMap, place: tuple[str, ...], families: Mapping[str, str]) -> Iterator[Measurement]:
-    found = ((family, _moment(of, field)) for field, family in families.items())
-    yield from (Measurement(family, place, value) for family, value in found if value is not None)
+    moments = ((family, _moment(of, field)) for field, family in families.items())
+    yield from (Measurement(family, place, value) for family, value in moments if value is not None)

@@ -85,9 +85,9 @@ class ObjectMetrics(Collector):
         seen, now = self._seen.copy(), self._now()
         gauges = self._gauges()
         for measured in seen.values():
-            for one in measured.numbers:
-                value = max(0.0, now - one.value) if one.since else one.value
-                gauges[one.family].add_metric(one.labels, value)
+            for number in measured.numbers:
+                value = max(0.0, now - number.value) if number.since else number.value
+                gauges[number.family].add_metric(number.labels, value)
         _add_jobs(gauges, (each.job for each in seen.values() if each.job is not None))
         yield from gauges.values()
         yield from self._collect_work()

@@ -28,8 +28,8 @@ async def cached_pass(key: Key, ports: Ports) -> Requeue | None:
     if ports.cached is None:
         return None
     try:
-        found = await ports.cached.get(key.kind, key.namespace, key.name)
-        if found is not None and "deletionTimestamp" in found["metadata"]:
+        obj = await ports.cached.get(key.kind, key.namespace, key.name)
+        if obj is not None and "deletionTimestamp" in obj["metadata"]:
             # Its namespace may go away with it, and with the namespace the right to hear of anything in it.
             return None
         turn = await find_turn(key, replace(ports, kube=ports.cached))

@@ -52,14 +52,14 @@ async def _reconcile_readable(key: Key, ports: Ports) -> Requeue:
 
 @dataclass(frozen=True)
 class _Round:
-    """One write of a pass. ``said`` are the statuses that only show something, as they were decided with it."""
+    """One write of a pass. ``statuses`` only show something, as they were decided with it."""
 
     outcome: Requeue
-    said: tuple[Step, ...]
+    statuses: tuple[Step, ...]
 
 
 async def _act(key: Key, ports: Ports) -> Requeue:
-    """One write after the other, each decided on what was read and on the writes before it, then what is to be said.
+    """One write after the other, each decided on the objects read and the writes before it, then the shown statuses.
 
     The pass ends with a write that does not ask for another at once, or that is not known to have landed.
     """
@@ -78,18 +78,18 @@ async def _act(key: Key, ports: Ports) -> Requeue:
 
 
 async def _make_write(turn: Turn, ports: Ports) -> _Round:
-    said = tuple(filter(is_saying, turn.steps))
+    statuses = tuple(filter(is_saying, turn.steps))
     step = first_write(step for step in turn.steps if not is_saying(step))
     try:
-        return _Round(await _carry_out(step, turn, ports), said)
+        return _Round(await _carry_out(step, turn, ports), statuses)
     except Exception:
         # What can be told is told, however often the write fails.
-        await show(said, ports)
+        await show(statuses, ports)
         raise
 
 
 async def _say(made: _Round, ports: Ports) -> Requeue:
-    shown = await show(made.said, ports)
+    shown = await show(made.statuses, ports)
     # What did not land is written on its own, to answer why.
     left = await _perform(first_write(shown.left), ports)
     return Requeue(earliest(made.outcome.after, left.after, *shown.delays))

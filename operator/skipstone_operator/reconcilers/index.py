@@ -103,12 +103,12 @@ def plan_reindex(world: IndexWorld) -> RunPlan | None:
 
 
 def is_asked_for(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
-    """Whether a user asked for a reindex by hand since the last one."""
+    """Return whether a user asked for a reindex by hand since the last one."""
     return reindex_request(world.index) not in ("", status.observed_reindex)
 
 
 def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
-    """Whether a reindex is due: by hand or begun always, else when segments are or may be missing."""
+    """Return whether a reindex is due: by hand or begun always, else when segments are or may be missing."""
     if is_asked_for(world, status):
         return True
     if needs_user(status):
@@ -125,7 +125,7 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
 
 
 def needs_user(status: SecondaryIndexStatus) -> bool:
-    """Whether the index is degraded by something that no reindex fixes."""
+    """Return whether the index is degraded by something that no reindex fixes."""
     return bool(status.degraded) and status.degraded not in _MENDED_BY_REINDEX
 
 
@@ -135,14 +135,14 @@ def buildable(status: SecondaryIndexStatus) -> int:
 
 
 def _may_have_healed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
-    """Whether segments failed under inputs that have changed since."""
+    """Return whether segments failed under inputs that have changed since."""
     plan, last = plan_reindex(world), status.last_run
     changed = plan is not None and last is not None and last.inputs_hash != plan.inputs_hash
     return status.segments.failed > 0 and changed
 
 
 def is_given_up(status: SecondaryIndexStatus, plan: RunPlan | None) -> bool:
-    """Whether these very inputs failed for good."""
+    """Return whether these very inputs failed for good."""
     return plan is not None and status.failed_inputs_hash == plan.inputs_hash
 
 
@@ -222,7 +222,7 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
         return or_rest(self.show(self.fields.lay(status, record), progress), 0.0)
 
     def _is_fruitless(self, status: SecondaryIndexStatus, verdict: Verdict) -> bool:
-        """Whether nothing was built and the need stands: another run must not follow at once, for ever."""
+        """Return whether nothing was built and the need stands: another run must not follow at once, for ever."""
         built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
         return not built and is_needed(self.world, self.fields.lay_due(status))
 
@@ -256,7 +256,7 @@ def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | N
 
 
 def find_suspension(world: IndexWorld) -> Finding | None:
-    """Whether the user asked for no run."""
+    """Return why no run starts if the user asked for none."""
     return Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else None
 
 

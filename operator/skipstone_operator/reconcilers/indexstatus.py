@@ -210,12 +210,12 @@ def judge(world: IndexWorld, status: SecondaryIndexStatus, *, given_up: bool) ->
 
 
 def is_known(status: SecondaryIndexStatus) -> bool:
-    """Whether any run, or the emptiness of the table, told how far the index is."""
+    """Return whether any run, or the emptiness of the table, told how far the index is."""
     return bool(status.synced)
 
 
 def judge_ready(world: IndexWorld, status: SecondaryIndexStatus) -> Judgement:
-    """Whether queries may use the index within the limits of its spec."""
+    """Return the condition that queries may use the index within the limits of its spec."""
     if (obstacle := find_obstacle(world)) is not None:
         return fails(READY, obstacle.reason, obstacle.message)
     if status.degraded:
@@ -238,7 +238,7 @@ def _judge_limits(world: IndexWorld, status: SecondaryIndexStatus) -> Judgement:
 
 
 def judge_synced(status: SecondaryIndexStatus) -> Judgement:
-    """Whether every live segment is covered."""
+    """Return the condition that every live segment is covered."""
     segments = status.segments
     if not is_known(status):
         return unknown(SYNCED, Reason.NOT_BUILT, "the index has not been looked at yet")
@@ -253,7 +253,7 @@ def judge_synced(status: SecondaryIndexStatus) -> Judgement:
 
 
 def judge_degraded(status: SecondaryIndexStatus, *, given_up: bool) -> Judgement:
-    """Whether something keeps the index from being used or built until somebody acts."""
+    """Return the condition that the index cannot be used or built until somebody acts."""
     if status.degraded:
         return holds(DEGRADED, read_reason(status.degraded), status.degraded_message)
     last = status.last_run

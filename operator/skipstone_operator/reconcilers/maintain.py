@@ -209,9 +209,9 @@ class MaintainPolicy(Policy[TableStatus]):
     def show(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
         """Progressing shows which steps the run is at."""
         names = ", ".join(status.maintain_steps) or "all steps"
-        told = progress if status.maintain_run is None else as_phase(progress, Reason.MAINTAINING, names)
+        shown = progress if status.maintain_run is None else as_phase(progress, Reason.MAINTAINING, names)
         writer = choose_writer(self.world, self.table, status, change_due=self.change_due)
-        return put_written(self.world, self.table, replace(status, writer=writer), told)
+        return put_written(self.world, self.table, replace(status, writer=writer), shown)
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """What was done is told; what was not is tried again."""
@@ -230,7 +230,7 @@ class MaintainPolicy(Policy[TableStatus]):
 
 
 def _got_on(policy: MaintainPolicy, ended: TableStatus, steps: tuple[StepReport, ...]) -> bool:
-    """Whether the next run may follow at once: what this one has done is not due again, and something is done.
+    """Return whether the next run may follow at once: what this one has done is not due again, and something is done.
 
     Else a run that does nothing, or a step that stays due whatever is done, would go on for ever.
     """

@@ -123,12 +123,12 @@ def find_trouble(world: WarehouseWorld) -> Judgement | None:
 def _due(world: WarehouseWorld) -> Iterator[DueTable]:
     """The tables of the next run, those looked at longest ago first; what has no room in one report comes later."""
     due = [table for table in world.tables if seconds_to_look(world, table) == 0]
-    told = 0
+    reported = 0
     for table in sorted(due, key=lambda table: (table.status.observed_time or "", table.age)):
         indexes = world.indexes.get(table.meta.name, ())
-        if told and told + 1 + len(indexes) > MAX_TOLD:
+        if reported and reported + 1 + len(indexes) > MAX_TOLD:
             return
-        told += 1 + len(indexes)
+        reported += 1 + len(indexes)
         yield DueTable(table=table, indexes=indexes)
 
 
@@ -146,7 +146,7 @@ def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
 
 
 def is_observable(table: TableSubject) -> bool:
-    """Whether the table is known to be the one that its resource declares."""
+    """Return whether the table is known to be the one that its resource declares."""
     ready = find(table.status.conditions, READY)
     if ready is None or ready.reason in (Reason.RESOURCE_CONFLICT, Reason.INVALID_SPEC, Reason.COLUMN_TYPE_UNSUPPORTED):
         return False
@@ -154,14 +154,14 @@ def is_observable(table: TableSubject) -> bool:
 
 
 def is_of_unknown_health(table: TableSubject) -> bool:
-    """Whether nothing but an observe run will tell how the table is: no change of it is on its way."""
-    told = table.status.health is not None or table.spec.maintenance is None
+    """Return whether nothing but an observe run will tell how the table is: no change of it is on its way."""
+    is_settled = table.status.health is not None or table.spec.maintenance is None
     observed = table.spec.management is Management.OBSERVED
-    return not told and (observed or table.status.applied_generation == table.meta.generation)
+    return not is_settled and (observed or table.status.applied_generation == table.meta.generation)
 
 
 def has_unreported_commits(table: TableSubject) -> bool:
-    """Whether a job or a maintain run may have committed and told nothing, and no run has looked since or will."""
+    """Return whether a job or maintain run may have committed unreported, and no run has looked since or will."""
     last, looked = table.status.last_maintain_run, parse_time(table.status.observed_time)
     silent = last is not None and last.result in (RunResult.LOST, RunResult.UNKNOWN)
     ended = parse_time(last.completion_time) if silent and last is not None else None
@@ -170,7 +170,7 @@ def has_unreported_commits(table: TableSubject) -> bool:
 
 
 def needs_observation(table: TableSubject, index: IndexSubject) -> bool:
-    """Whether nothing but an observe run will tell how far the index is: no reindex starts by itself."""
+    """Return whether nothing but an observe run will tell how far the index is: no reindex starts by itself."""
     status, spec = index.status, index.spec
     idle = spec.suspend or spec.maintenance is Maintenance.MANUAL
     behind = table.status.sequence_number > status.table_sequence_number

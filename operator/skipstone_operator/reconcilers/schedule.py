@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.errors import BadSpec
-from skipstone_core.merging.unused import told_gone, told_unused
+from skipstone_core.merging.unused import describe_gone, describe_unused
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
@@ -133,8 +133,8 @@ def seen(table: Timetable) -> MergeScheduleStatus:
 
 def last_complete(table: Timetable) -> MergeJobSubject | None:
     """The MergeJob that became Complete last, of those that are there and had something to merge."""
-    told = (job for job in table.succeeded if job.status.rows is None or job.status.rows.source)
-    return max(told, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    merged = (job for job in table.succeeded if job.status.rows is None or job.status.rows.source)
+    return max(merged, key=lambda job: (job.status.completion_time or "", job.age), default=None)
 
 
 def _last_missed(table: Timetable) -> str | None:
@@ -150,7 +150,7 @@ def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ..
 
 
 def ready(table: Timetable) -> Judgement:
-    """Whether MergeJobs are created at their times."""
+    """Return the condition that MergeJobs are created at their times."""
     if table.world.schedule.spec.suspend:
         return holds(READY, Reason.SUSPENDED, "spec.suspend is true: no MergeJob is created")
     return holds(READY, Reason.SCHEDULED, "a MergeJob is created at each time of spec.schedule")
@@ -168,50 +168,55 @@ def progress(table: Timetable) -> Judgement:
 
 
 def health(table: Timetable) -> Judgement:
-    """Whether the MergeJob that ended last did its work."""
+    """Return the condition that the MergeJob that ended last succeeded."""
     ended = sorted((*table.succeeded, *table.failed), key=lambda job: (job.status.completion_time or "", job.age))
     if not ended or ended[-1] not in table.failed:
         return fails(DEGRADED, Reason.HEALTHY)
     status = ended[-1].status
-    said = next((one.message for one in status.conditions if one.type == FAILED), "") or "see its conditions"
-    message = f"MergeJob {ended[-1].meta.name} failed with {status.reason}: {said}"
+    cause = (
+        next((condition.message for condition in status.conditions if condition.type == FAILED), "")
+        or "see its conditions"
+    )
+    message = f"MergeJob {ended[-1].meta.name} failed with {status.reason}: {cause}"
     return holds(DEGRADED, Reason.JOB_FAILED, message)
 
 
 def ignored_columns(table: Timetable) -> Judgement:
-    """Whether the MergeJob that became Complete last left values of its source out."""
+    """Return the condition that the MergeJob that became Complete last left values of its source out."""
     ended = last_complete(table)
-    found = () if ended is None else ended.status.unused_columns
-    valued = [UnusedColumn(name=one.name, rows=one.rows) for one in found if one.rows != 0]
+    columns = () if ended is None else ended.status.unused_columns
+    valued = [UnusedColumn(name=column.name, rows=column.rows) for column in columns if column.rows != 0]
     known = find(table.world.schedule.status.conditions, COLUMNS_IGNORED)
     if ended is None and known is not None and is_true([known], COLUMNS_IGNORED):
         return holds(COLUMNS_IGNORED, Reason.COLUMNS_IGNORED, known.message)
     if ended is None or not valued:
         return fails(COLUMNS_IGNORED, Reason.HEALTHY)
-    said = told_unused(valued, len(valued)).rstrip(".")
-    message = f"MergeJob {ended.meta.name}: {said}; set source.unknownColumns to Add, or add the columns to the Table"
+    sentence = describe_unused(valued, len(valued)).rstrip(".")
+    message = (
+        f"MergeJob {ended.meta.name}: {sentence}; set source.unknownColumns to Add, or add the columns to the Table"
+    )
     return holds(COLUMNS_IGNORED, Reason.COLUMNS_IGNORED, message)
 
 
 def gone_columns(table: Timetable) -> Judgement:
-    """Whether the feed of the MergeJob that became Complete last lacks columns that earlier ones had."""
-    found = seen(table).gone_columns
-    if not found:
+    """Return the condition that the feed of the last Complete MergeJob lacks columns that earlier ones had."""
+    gone = seen(table).gone_columns
+    if not gone:
         return fails(COLUMNS_GONE, Reason.HEALTHY)
-    return holds(COLUMNS_GONE, Reason.COLUMNS_GONE, told_gone(found).rstrip("."))
+    return holds(COLUMNS_GONE, Reason.COLUMNS_GONE, describe_gone(gone).rstrip("."))
 
 
 def left_out_changes(table: Timetable) -> Judgement:
-    """Whether one of the MergeJobs that are kept left out changes; the newest of them is named."""
-    found = [job for job in table.succeeded if (rows := job.status.rows) is not None and rows.rejected + rows.waiting]
-    newest = max(found, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    """Return the condition that one of the kept MergeJobs left out changes; it names the newest of them."""
+    jobs = [job for job in table.succeeded if (rows := job.status.rows) is not None and rows.rejected + rows.waiting]
+    newest = max(jobs, key=lambda job: (job.status.completion_time or "", job.age), default=None)
     if newest is None or newest.status.rows is None:
         return fails(CHANGES_LEFT_OUT, Reason.HEALTHY)
     rows, where = newest.status.rows, newest.status.rejected_path
     kept = f"; {where} in the Warehouse has them" if where else ""
-    said = next((one.message for one in newest.status.conditions if one.type == COMPLETE), "")
+    sentence = next((condition.message for condition in newest.status.conditions if condition.type == COMPLETE), "")
     counts = f"left out {rows.rejected} changes that do not fit and {rows.waiting} that wait for a missing one"
-    return holds(CHANGES_LEFT_OUT, Reason.CHANGES_LEFT_OUT, f"MergeJob {newest.meta.name} {counts}{kept}: {said}")
+    return holds(CHANGES_LEFT_OUT, Reason.CHANGES_LEFT_OUT, f"MergeJob {newest.meta.name} {counts}{kept}: {sentence}")
 
 
 def missed_event(table: Timetable, missed: Missed) -> EventRecord:

@@ -238,11 +238,11 @@ class ChangePolicy(Policy[TableStatus]):
         if applied:
             ended = replace(ended, applied_generation=current.generation, applied_hash=current.inputs_hash)
             ended = with_owner(ended, verdict.report)
-        told = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
+        observed = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
         # A refusal is remembered with the schema and the problem as this very run told them.
-        change = find_change(world, table, told)
+        change = find_change(world, table, observed)
         failure = change.failure_hash if change is not None else ""
-        known = self.fields.lay(told, self.after(current, verdict, inputs_hash=failure))
+        known = self.fields.lay(observed, self.after(current, verdict, inputs_hash=failure))
         progress = idle_progress(world, table, known, find_change(world, table, known))
         return or_rest(written(world, table, known, progress), 0.0)
 

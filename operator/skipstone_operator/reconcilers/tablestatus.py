@@ -113,14 +113,16 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
     if lost := [name for name in changed if name in old and state.field_ids.get(name) != old[name][0]]:
         return _describe_lost(lost)
     names = ", ".join(changed[:5])
-    told = f"somebody else changed the columns {names} of the table: undo it, or"
+    message = f"somebody else changed the columns {names} of the table: undo it, or"
     foreign = next(
         (name for name in changed if not re.fullmatch(limits.COLUMN_TYPE, state.columns.get(name, "int"))), ""
     )
     if foreign:
         kind = shorten(state.columns[foreign], 64)
-        return f"{told} set spec.management to Observed, since spec.columns cannot declare {foreign}, which is {kind}"
-    return f"{told} declare them in spec.columns"
+        return (
+            f"{message} set spec.management to Observed, since spec.columns cannot declare {foreign}, which is {kind}"
+        )
+    return f"{message} declare them in spec.columns"
 
 
 def _describe_lost(names: Sequence[str]) -> str:
@@ -133,8 +135,8 @@ def _describe_lost(names: Sequence[str]) -> str:
 
 def with_owner(status: TableStatus, report: JobReport | None) -> TableStatus:
     """``status`` with what a change run says of the owner property that it found in the table, or put there."""
-    told = {Reason.CREATED: True, Reason.ADOPTED: False}.get(report.reason) if report is not None else None
-    return status if told is None else replace(status, owned=told)
+    owned = {Reason.CREATED: True, Reason.ADOPTED: False}.get(report.reason) if report is not None else None
+    return status if owned is None else replace(status, owned=owned)
 
 
 def apply_state(status: TableStatus, observation: Observation, drift: str = "") -> TableStatus:
@@ -180,9 +182,9 @@ def _with_counters(status: TableStatus, observation: Observation, *, drifted: bo
     )
 
 
-def _properties_seen(found: PropertyFindings) -> PropertiesSeen:
-    names = tuple(shorten(name, MAX_PROPERTY_NAME) for name in found.ignored[:MAX_LISTED_PROPERTIES])
-    return PropertiesSeen(ignored=names, ignored_total=found.ignored_total, refused=shorten(found.refused))
+def _properties_seen(findings: PropertyFindings) -> PropertiesSeen:
+    names = tuple(shorten(name, MAX_PROPERTY_NAME) for name in findings.ignored[:MAX_LISTED_PROPERTIES])
+    return PropertiesSeen(ignored=names, ignored_total=findings.ignored_total, refused=shorten(findings.refused))
 
 
 def with_tally(world: TableWorld, status: TableStatus) -> TableStatus:
@@ -308,11 +310,11 @@ def _judge_unseen(world: TableWorld) -> Judgement | None:
 def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement:
     if not status.table_uuid:
         return _judge_unseen(world) or _judge_unknown(world, table, "the table has not been looked at yet")
-    message, said = "the table is read as it is", _say_properties(status.properties)
+    message, clauses = "the table is read as it is", _say_properties(status.properties)
     if status.problem == Reason.FORMAT_VERSION_UNSUPPORTED:
         message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
-        said = iter(())
-    return holds(READY, Reason.OBSERVED, "; ".join((message, *said, *status.caveats)))
+        clauses = iter(())
+    return holds(READY, Reason.OBSERVED, "; ".join((message, *clauses, *status.caveats)))
 
 
 def _judge_applied(status: TableStatus) -> Judgement:

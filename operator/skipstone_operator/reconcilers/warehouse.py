@@ -110,15 +110,17 @@ def _claim_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> Fi
 
 def _location_obstacle(world: WarehouseWorld) -> Finding | None:
     is_spread = world.warehouse.spec.spark.executor.instances > 0 and not (world.claim and world.claim.one_node)
-    for one in world.location_claims:
-        field = f"spec.sourceLocations[{one.location}].pvc.claimName"
-        if one.facts is None:
-            message = f"{field}: there is no PersistentVolumeClaim {one.name!r} here; create it or remove the location"
-            return Finding(Reason.CLAIM_NOT_FOUND, message)
-        if is_spread and not one.facts.many_read:
+    for claim in world.location_claims:
+        field = f"spec.sourceLocations[{claim.location}].pvc.claimName"
+        if claim.facts is None:
             message = (
-                f"{field}: executors on several nodes cannot read from claim {one.name!r}, which is "
-                f"{', '.join(one.facts.access_modes)}; use a ReadWriteMany or ReadOnlyMany claim, or set "
+                f"{field}: there is no PersistentVolumeClaim {claim.name!r} here; create it or remove the location"
+            )
+            return Finding(Reason.CLAIM_NOT_FOUND, message)
+        if is_spread and not claim.facts.many_read:
+            message = (
+                f"{field}: executors on several nodes cannot read from claim {claim.name!r}, which is "
+                f"{', '.join(claim.facts.access_modes)}; use a ReadWriteMany or ReadOnlyMany claim, or set "
                 "spec.spark.executor.instances to 0"
             )
             return Finding(Reason.INVALID_SPEC, message)
@@ -126,7 +128,7 @@ def _location_obstacle(world: WarehouseWorld) -> Finding | None:
 
 
 def is_sqlite(warehouse: WarehouseSubject) -> bool:
-    """Whether the catalog is a file in the claim."""
+    """Return whether the catalog is a file in the claim."""
     catalog = warehouse.spec.catalog
     return catalog.type is CatalogType.SQL and (not catalog.uri or catalog.uri.startswith("sqlite"))
 
@@ -147,7 +149,7 @@ def seen(world: WarehouseWorld) -> WarehouseStatus:
 
 
 def is_checked(warehouse: WarehouseSubject, status: WarehouseStatus) -> bool:
-    """Whether a check run succeeded at the present generation."""
+    """Return whether a check run succeeded at the present generation."""
     return status.checked_generation == warehouse.meta.generation
 
 

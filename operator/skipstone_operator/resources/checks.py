@@ -92,8 +92,8 @@ def _case_twins(columns: Sequence[Column]) -> Iterator[Violation]:
 
 def _bad_decimals(columns: Sequence[Column]) -> Iterator[Violation]:
     for position, column in enumerate(columns):
-        found = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", column.type)
-        if found and int(found[2]) > int(found[1]):
+        match = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", column.type)
+        if match and int(match[2]) > int(match[1]):
             message = f"{column.type} has more digits after the point than in all: write decimal(p,s) with s <= p"
             yield Violation(field=f"spec.columns[{position}].type", message=message)
 
@@ -127,8 +127,8 @@ def _merge_violations(spec: MergeJobSpec) -> Iterator[Violation]:
 
 
 def _schedule_violations(spec: MergeScheduleSpec) -> Iterator[Violation]:
-    for found in _merge_violations(spec.merge_template.spec):
-        yield replace(found, field=found.field.replace("spec.", "spec.mergeTemplate.spec.", 1))
+    for violation in _merge_violations(spec.merge_template.spec):
+        yield replace(violation, field=violation.field.replace("spec.", "spec.mergeTemplate.spec.", 1))
 
 
 def _bad_clause(role: Role, clause: Any, path: str) -> Iterator[Violation]:
@@ -147,7 +147,7 @@ def _bad_predicate(text: str, field: str, sides: tuple[str, ...]) -> Iterator[Vi
     except BadSpec as error:
         yield Violation(field=field, message=str(error))
         return
-    for column in sorted((found for found in predicate.columns if found.side not in sides), key=str):
+    for column in sorted((candidate for candidate in predicate.columns if candidate.side not in sides), key=str):
         first, _, rest = column.name.partition(".")
         name = rest if not column.side and rest and first.lower() in SIDES else column.name
         written = " or ".join(f"{side}.{name}" for side in sides)

@@ -42,7 +42,7 @@ def _leaves_out(spec: MergeJobSpec) -> bool:
 
 
 def _steered(spec: MergeJobSpec) -> bool:
-    """Whether the spec says itself what a change does, or in which order."""
+    """Return whether the spec says itself what a change does, or in which order."""
     clauses = spec.when_matched or spec.when_not_matched or spec.when_not_matched_by_source
     return bool(
         clauses or spec.sequence_by or spec.target_sequence or spec.schema_evolution is not SchemaEvolution.NONE

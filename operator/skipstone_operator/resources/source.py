@@ -224,12 +224,12 @@ def _files_rule() -> Rule:
     """That files have a format in which the tool writes."""
     groups = file_formats()
     read = [f"self.changeFormat in {_cel(tools)} && self.format in {_cel(files)}" for files, tools in groups.items()]
-    told = [f"{in_words(tools)}{{}} as {in_words(files, 'or')}" for files, tools in groups.items()]
-    told[0] = told[0].format(" are read" if len(next(iter(groups.values()))) > 1 else " is read")
+    parts = [f"{in_words(tools)}{{}} as {in_words(files, 'or')}" for files, tools in groups.items()]
+    parts[0] = parts[0].format(" are read" if len(next(iter(groups.values()))) > 1 else " is read")
     return Rule(
         holds=lambda source: source.change_format is None or source.format in source.change_format.feed.files,
-        rule=f"!has(self.changeFormat) || {' || '.join(f'({one})' for one in read)}",
-        message=f"source.changeFormat does not fit source.format: {', '.join(told).replace('{}', '')}",
+        rule=f"!has(self.changeFormat) || {' || '.join(f'({test})' for test in read)}",
+        message=f"source.changeFormat does not fit source.format: {', '.join(parts).replace('{}', '')}",
         field_path=".changeFormat",
     )
 

@@ -168,8 +168,8 @@ BUCKETS: tuple[type[BucketPlace], ...] = (S3Place,)
 
 def bucket_of(place: Storage | SourceLocation) -> BucketPlace | None:
     """Return the place in an object store, of whichever kind; None of a volume."""
-    found: list[BucketPlace] = [one for name in PlaceRef.BUCKETS if (one := getattr(place, name)) is not None]
-    return found[0] if found else None
+    buckets: list[BucketPlace] = [bucket for name in PlaceRef.BUCKETS if (bucket := getattr(place, name)) is not None]
+    return buckets[0] if buckets else None
 
 
 def place_fields(place: BucketPlace | None, credentials_prefix: str = "", *, root: str) -> Mapping[str, Any]:

@@ -78,13 +78,13 @@ def _has_catalog_keys(keys: tuple[str, ...]) -> bool:
     return any(key.startswith("SKIPSTONE_CATALOG_") for key in keys)
 
 
-def _uri_rule(told: UriRule) -> Rule:
-    missing = "" if told.type is CatalogType.REST else "!has(self.uri) || "
-    present = "has(self.uri) && " if told.type is CatalogType.REST else ""
+def _uri_rule(uri_rule: UriRule) -> Rule:
+    missing = "" if uri_rule.type is CatalogType.REST else "!has(self.uri) || "
+    present = "has(self.uri) && " if uri_rule.type is CatalogType.REST else ""
     return Rule(
-        holds=lambda catalog: told.holds(catalog.type, catalog.uri),
-        rule=f"self.type != '{told.type}' || {missing}({present}self.uri.matches('{told.pattern}'))",
-        message=told.message,
+        holds=lambda catalog: uri_rule.holds(catalog.type, catalog.uri),
+        rule=f"self.type != '{uri_rule.type}' || {missing}({present}self.uri.matches('{uri_rule.pattern}'))",
+        message=uri_rule.message,
         field_path=".uri",
     )
 

@@ -85,7 +85,7 @@ class Shard:
         return self.revise({str(obj["metadata"]["name"]) for obj in objects}, objects, version)
 
     def went_back(self, version: int) -> bool:
-        """Whether a LIST made at ``version`` shows that the API server went back: only a whole one tells then."""
+        """Return whether a LIST made at ``version`` shows that the API server went back: only whole LISTs tell."""
         return self.floor is not None and version < self.floor
 
     def lacking(self, listed: Mapping[str, int]) -> frozenset[str]:
@@ -118,8 +118,8 @@ class Shard:
         """The objects with all these terms, by name."""
         wanted = list(terms)
         names = min((self._names.get(term, set()) for term in wanted), key=len, default=self._held.keys())
-        found = ((name, self._held[name]) for name in sorted(names))
-        return [held.object for _, held in found if held.terms.issuperset(wanted)]
+        entries = ((name, self._held[name]) for name in sorted(names))
+        return [held.object for _, held in entries if held.terms.issuperset(wanted)]
 
     def __len__(self) -> int:
         """How many objects are held."""
@@ -168,8 +168,8 @@ class ObjectCache:
 
     def readable(self, kind: str, namespace: str) -> Shard | None:
         """The shard once a LIST has filled it; None while only the API server knows."""
-        found = self._shards.get((kind, namespace))
-        return found if found is not None and found.floor is not None else None
+        shard = self._shards.get((kind, namespace))
+        return shard if shard is not None and shard.floor is not None else None
 
     def forget(self, kind: str, namespace: str) -> None:
         """Know nothing of this kind here any more, until the next LIST."""

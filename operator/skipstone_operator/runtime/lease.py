@@ -75,7 +75,7 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether we may work now."""
+        """Return whether we may work now."""
         return self._held is not None and self.time() - self._renewed_at < self.timing.duration
 
     async def acquire(self) -> None:

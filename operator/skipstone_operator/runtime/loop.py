@@ -84,5 +84,5 @@ class ReconcileLoop(Generic[K]):
 
 
 def _unexpected(error: Exception) -> bool:
-    """Whether the stack says more than the message: faults of the network and our own sentences explain themselves."""
+    """Return whether the stack adds to the message: faults of the network and our own sentences explain themselves."""
     return not isinstance(error, OSError | TimeoutError | SkipstoneError)

@@ -52,19 +52,19 @@ class Cron:
         """The last time with ``after`` < time <= ``until``."""
         for span in _SPANS:
             start = max(after, until - span)
-            found = deque(self.between(start, until), maxlen=1)
-            if found or start == after:
+            times = deque(self.between(start, until), maxlen=1)
+            if times or start == after:
                 break
-        return found[0] if found else None
+        return times[0] if times else None
 
     def _from(self, after: datetime) -> Iterator[datetime]:
         start = (after - _RUN_UP).astimezone(self.zone)
         last = after
         for moment in CronSim(self.expression, start):
-            found = moment.astimezone(UTC)
-            if found > last:
-                last = found
-                yield found
+            utc = moment.astimezone(UTC)
+            if utc > last:
+                last = utc
+                yield utc
 
 
 def read_cron(schedule: str, time_zone: str) -> Cron:
@@ -76,11 +76,11 @@ def read_cron(schedule: str, time_zone: str) -> Cron:
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from error
     cron = Cron(_MACROS.get(schedule, schedule), zone)
     try:
-        found = cron.next_after(datetime(2024, 1, 1, tzinfo=UTC))
+        first = cron.next_after(datetime(2024, 1, 1, tzinfo=UTC))
     except CronSimError as error:
         message = f"{schedule!r} is no cron expression ({error}): write five fields such as '*/15 * * * *'"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schedule") from error
-    if found is None:
+    if first is None:
         message = f"{schedule!r} names no day that ever comes: write another"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schedule")
     return cron

@@ -32,7 +32,7 @@ def find_end(pod: PodFacts, timing: Timing) -> datetime | None:
 
 
 def is_stuck(pod: PodFacts, now: datetime) -> bool:
-    """Whether the pod should be gone and is not."""
+    """Return whether the pod should be gone and is not."""
     return not pod.terminal and pod.leaves is not None and now >= pod.leaves + CONFIRMED
 
 
@@ -63,7 +63,7 @@ def find_overrun(pod: PodFacts, timing: Timing) -> datetime | None:
 
 
 def is_on_dead_node(pod: PodFacts) -> bool:
-    """Whether the pod is given up and its node was not heard of when it should have gone."""
+    """Return whether the pod is given up and its node was not heard of when it should have gone."""
     return pod.given_up and pod.unanswered is not None
 
 

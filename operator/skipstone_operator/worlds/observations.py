@@ -59,18 +59,18 @@ def find_observation(
     table_uid: str, pods: Iterable[PodFacts], now: datetime, index_uid: str | None = None
 ) -> Observation | None:
     """The newest observation of the table (and of the index when one is named)."""
-    found = [
+    observations = [
         observation
         for observation in _observations(table_uid, pods)
         if index_uid is None or observation.index(index_uid) is not None
     ]
     newest: Observation | None = None
-    for observation in sorted(found, key=lambda each: (not _is_future(each.time, now), *_order(each))):
+    for observation in sorted(observations, key=lambda each: (not _is_future(each.time, now), *_order(each))):
         if newest is None or _supersedes(observation, newest.sighting(index_uid), now, index_uid):
             newest = observation
     if newest is None:
         return None
-    looks = [each.time for each in found if not _is_future(each.time, now)] or [newest.time]
+    looks = [each.time for each in observations if not _is_future(each.time, now)] or [newest.time]
     return Observation(newest.state, newest.time, newest.begun, looked=max(looks))
 
 
@@ -86,7 +86,7 @@ def remembered(observed_time: str | None, *marks: SeenMetadata | None) -> Sighti
 
 
 def is_newer(observation: Observation, known: Sighting, now: datetime, index_uid: str | None = None) -> bool:
-    """Whether the observation is not older than what a status holds. A status of the future is wrong, so it is."""
+    """Return whether the observation is not older than a status holds; True for a status of the future."""
     if any(moment is not None and _is_future(moment, now) for moment in (known.read, known.looked)):
         return True
     return _supersedes(observation, known, now, index_uid)
@@ -99,20 +99,32 @@ def last_look(known: str | None, observation: Observation, now: datetime) -> str
 
 
 def may_miss(moment: datetime, table_uid: str, pods: Iterable[PodFacts], now: datetime) -> bool | None:
-    """Whether runs that told of the table after ``moment`` may all have read it before. None: no run told after it.
+    """Return whether all runs that reported the table after ``moment`` may have read it before. None: none reported.
 
     An observe run reads many tables, each at some time between its begin and its end; others read theirs when they end.
     """
-    pairs = [(pod, one) for pod in pods for one in _observations(table_uid, (pod,)) if one.time >= moment]
+    pairs = [
+        (pod, observation)
+        for pod in pods
+        for observation in _observations(table_uid, (pod,))
+        if observation.time >= moment
+    ]
     # Of a clock that went back since, nobody can say what its times were before.
-    told = [(pod, one) for pod, one in pairs if not _is_future(one.time, now) or _is_future(moment, now)]
-    if not told:
+    trusted = [
+        (pod, observation)
+        for pod, observation in pairs
+        if not _is_future(observation.time, now) or _is_future(moment, now)
+    ]
+    if not trusted:
         return None
-    return all(pod.operation == RunKind.OBSERVE and one.begun is not None and one.begun < moment for pod, one in told)
+    return all(
+        pod.operation == RunKind.OBSERVE and observation.begun is not None and observation.begun < moment
+        for pod, observation in trusted
+    )
 
 
 def _is_future(moment: datetime, now: datetime) -> bool:
-    """Whether no clock that is right can have said so yet."""
+    """Return whether no clock that is right can have said so yet."""
     return moment > now + CLOCKS
 
 
@@ -139,10 +151,10 @@ def _supersedes(new: Observation, known: Sighting, now: datetime, index_uid: str
 
 def _compare(new: tuple[MetadataMark, ...], known: tuple[MetadataMark, ...]) -> int:
     """Negative, zero or positive as ``new`` is older metadata, undecided, or newer; the table's comes first."""
-    for one, other in zip(new, known, strict=False):
-        if not one.uuid or one.uuid != other.uuid:
+    for mark, other in zip(new, known, strict=False):
+        if not mark.uuid or mark.uuid != other.uuid:
             return 0
-        ours, theirs = (one.version, one.updated_ms), (other.version, other.updated_ms)
+        ours, theirs = (mark.version, mark.updated_ms), (other.version, other.updated_ms)
         if ours != theirs:
             return 1 if ours > theirs else -1
     return 0

@@ -88,7 +88,7 @@ class PodFacts:
 
     @property
     def live(self) -> bool:
-        """Whether the run may still be running, and is waited for."""
+        """Return whether the run may still be running, and is waited for."""
         return not self.terminal and not self.given_up
 
     @property
@@ -99,14 +99,14 @@ class PodFacts:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the driver container ended with exit code 0."""
+        """Return whether the driver container ended with exit code 0."""
         return self.exit_code == 0
 
 
 def read_pod(pod: JsonObject) -> PodFacts:
     """The facts of a Pod as the API server gave it."""
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    found = metadata.get("labels") or {}
+    pod_labels = metadata.get("labels") or {}
     container = _driver_container(status)
     state = container.get("state") or {}
     ended = state.get("terminated") or {}
@@ -116,14 +116,14 @@ def read_pod(pod: JsonObject) -> PodFacts:
     started = parse_time(running.get("startedAt"))
     text = ended.get("message") or ""
     report = _parse_report(text, run_id) if not container.get("restartCount") else None
-    told = (metadata.get("annotations") or {}).get(REPORT_ANNOTATION) or ""
+    details = (metadata.get("annotations") or {}).get(REPORT_ANNOTATION) or ""
     terminal = bool(ended) or phase in ("Succeeded", "Failed")
     return PodFacts(
         name=metadata.get("name", ""),
         namespace=metadata.get("namespace", ""),
         uid=metadata.get("uid", ""),
         run_id=run_id,
-        operation=found.get(labels.OPERATION_LABEL, ""),
+        operation=pod_labels.get(labels.OPERATION_LABEL, ""),
         owner_uid=owner_uid,
         created=parse_time(metadata.get("creationTimestamp")),
         started=started,
@@ -141,8 +141,8 @@ def read_pod(pod: JsonObject) -> PodFacts:
         deadline_passed=status.get("reason") == _DEADLINE,
         waits=None if terminal or started else find_wait(status),
         report=report,
-        states=_parse_report(told, run_id) if report is not None and _vouches(report, told) else None,
-        underway=None if terminal else _parse_progress(told, run_id),
+        states=_parse_report(details, run_id) if report is not None and _vouches(report, details) else None,
+        underway=None if terminal else _parse_progress(details, run_id),
         text=text or status.get("message") or "",
     )
 
@@ -156,8 +156,8 @@ def _identity(metadata: JsonObject) -> tuple[str, str]:
 
 
 def _driver_container(status: JsonObject) -> Mapping[str, Any]:
-    found = (c for c in status.get("containerStatuses") or () if c.get("name") == labels.DRIVER_CONTAINER)
-    return next(found, {})
+    drivers = (c for c in status.get("containerStatuses") or () if c.get("name") == labels.DRIVER_CONTAINER)
+    return next(drivers, {})
 
 
 def _vouches(report: JobReport, annotation: str) -> bool:
@@ -181,7 +181,7 @@ def _parse_report(text: str, run_id: str) -> JobReport | None:
 
 
 def _is_disrupted(status: JsonObject, ended: JsonObject) -> bool:
-    """Whether the cluster ended the pod, or its node refused it (``OutOfcpu`` and its like): not what the run did."""
+    """Return whether the cluster ended the pod, or its node refused it, as with ``OutOfcpu``; not the run."""
     targeted = _conditions(status).get("DisruptionTarget", {}).get("status") == "True"
     by_cluster = status.get("phase") == "Failed" and status.get("reason") not in (None, "", _DEADLINE)
     return targeted or by_cluster or ended.get("reason") == _LOST_CONTAINER
@@ -192,8 +192,8 @@ def _find_unanswered(status: JsonObject) -> datetime | None:
 
     A kubelet never writes that but for readiness gates, which our pods do not have.
     """
-    found = _conditions(status)
-    ready, containers = found.get("Ready", {}), found.get("ContainersReady", {})
+    conditions = _conditions(status)
+    ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
     lost = ready.get("status") == "False" and containers.get("status") == "True"
     return parse_time(ready.get("lastTransitionTime")) if lost or status.get("phase") == "Unknown" else None
 
@@ -205,7 +205,7 @@ def _find_limit(pod: JsonObject) -> datetime | None:
 
 
 def _conditions(status: JsonObject) -> dict[str, JsonObject]:
-    return {str(found.get("type")): found for found in status.get("conditions") or ()}
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
 
 
 def find_wait(status: JsonObject) -> Wait:

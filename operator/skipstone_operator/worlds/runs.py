@@ -161,7 +161,7 @@ def judge_pod(pod: PodFacts, current: CurrentRun) -> Verdict:
 
 def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdict:
     """What the report says, where it may be believed."""
-    said = Verdict(ending=Ending.UNKNOWN, reason=report.reason, message=report.message, report=report)
+    verdict = Verdict(ending=Ending.UNKNOWN, reason=report.reason, message=report.message, report=report)
     match report.outcome:
         case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.ABSENT | RunOutcome.PLANNED if (
             not pod.succeeded or (report.outcome is RunOutcome.PLANNED) is not (current.kind is RunKind.DRY_RUN)
@@ -170,13 +170,13 @@ def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdi
             # does a dry run that says of itself that it committed, or a merge that says that it was none.
             return _judge_silent(pod, current)
         case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.PLANNED:
-            return replace(said, ending=Ending.SUCCEEDED)
+            return replace(verdict, ending=Ending.SUCCEEDED)
         case RunOutcome.ABSENT:
-            return replace(said, ending=Ending.ABSENT)
+            return replace(verdict, ending=Ending.ABSENT)
         case RunOutcome.FAILED if pod.exit_code in (EXIT_BAD_SPEC, EXIT_BAD_DATA):
-            return replace(said, ending=Ending.REFUSED)
+            return replace(verdict, ending=Ending.REFUSED)
         case RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN if not _was_ended(pod, current):
-            return said
+            return verdict
         case RunOutcome.RUNNING | RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN:
             return _judge_silent(pod, current)
         case _:
@@ -184,7 +184,7 @@ def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdi
 
 
 def _was_ended(pod: PodFacts, current: CurrentRun) -> bool:
-    """Whether the driver was told to stop: what it then says of its failure tells of that only."""
+    """Return whether the driver was told to stop: what it then says of its failure tells of that only."""
     return bool(current.stop_reason) or pod.deleting or pod.disrupted
 
 
@@ -203,8 +203,8 @@ def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:
 def _describe_silent(pod: PodFacts) -> str:
     last = next(reversed(pod.text.strip().splitlines()), "")
     if pod.exit_code is None:
-        said = f": {last}" if last else ""
-        return f"driver pod {pod.name} ended, and nothing tells how its driver did{said}"
+        message = f": {last}" if last else ""
+        return f"driver pod {pod.name} ended, and nothing tells how its driver did{message}"
     how = f"the driver ended with exit code {pod.exit_code} and without a report that counts"
     return f"{how}; it said last: {last or 'no message'}"
 

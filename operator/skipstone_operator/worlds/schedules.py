@@ -119,8 +119,8 @@ class Timetable:
         return frozenset(datetime.fromtimestamp(60 * minute, UTC) for minute in minutes if minute is not None)
 
     def _count(self, after: datetime, until: datetime) -> Missed | None:
-        found = islice(self.cron.between(after, until), MAX_MISSED + len(self._created) + 1)
-        missed = [moment for moment in found if moment not in self._created]
+        times = islice(self.cron.between(after, until), MAX_MISSED + len(self._created) + 1)
+        missed = [moment for moment in times if moment not in self._created]
         if len(missed) <= MAX_MISSED:
             return Missed(len(missed), missed[-1]) if missed else None
         return Missed(len(missed), self.cron.latest(after, until) or missed[-1])

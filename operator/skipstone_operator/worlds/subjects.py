@@ -71,7 +71,7 @@ class Subject(Generic[S_co, T_co]):
 
     @property
     def deleting(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Return whether its deletion was asked for."""
         return self.meta.deletion_timestamp is not None
 
     @property
@@ -107,7 +107,7 @@ AnySubject = Subject[object, object]
 
 
 def is_dry_run(subject: AnySubject) -> bool:
-    """Whether it is a MergeJob that writes nothing."""
+    """Return whether it is a MergeJob that writes nothing."""
     return isinstance(subject.spec, MergeJobSpec) and subject.spec.dry_run is True
 
 
@@ -147,17 +147,17 @@ class ClaimFacts:
 
     @property
     def one_node(self) -> bool:
-        """Whether all pods must be on one node."""
+        """Return whether all pods must be on one node."""
         return not {"ReadWriteMany"} & set(self.access_modes)
 
     @property
     def many_read(self) -> bool:
-        """Whether pods on several nodes can read it at once."""
+        """Return whether pods on several nodes can read it at once."""
         return bool({"ReadWriteMany", "ReadOnlyMany"} & set(self.access_modes))
 
     @property
     def one_pod(self) -> bool:
-        """Whether only one pod may use the claim at a time."""
+        """Return whether only one pod may use the claim at a time."""
         return self.access_modes == ("ReadWriteOncePod",)
 
 
@@ -209,11 +209,11 @@ class ServerObject:
 
     @property
     def deleting(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Return whether its deletion was asked for."""
         return bool(self.raw["metadata"].get("deletionTimestamp"))
 
     def is_owned_by(self, uid: str) -> bool:
-        """Whether the resource with this uid controls it."""
+        """Return whether the resource with this uid controls it."""
         owners = self.raw["metadata"].get("ownerReferences") or ()
         return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
@@ -256,14 +256,14 @@ class Children:
 def read_conf(raw: Raw) -> ConfFacts:
     """The facts of a run's ConfigMap."""
     metadata = raw["metadata"]
-    found = metadata.get("labels") or {}
+    conf_labels = metadata.get("labels") or {}
     return ConfFacts(
         name=metadata["name"],
         namespace=metadata.get("namespace", ""),
         uid=metadata.get("uid", ""),
-        run_id=found.get(labels.RUN_ID_LABEL, ""),
-        owner_uid=found.get(labels.OWNER_UID_LABEL, ""),
-        operation=found.get(labels.OPERATION_LABEL, ""),
+        run_id=conf_labels.get(labels.RUN_ID_LABEL, ""),
+        owner_uid=conf_labels.get(labels.OWNER_UID_LABEL, ""),
+        operation=conf_labels.get(labels.OPERATION_LABEL, ""),
     )
 
 
@@ -276,7 +276,7 @@ def children_of(children: Children, operation: str) -> Children:
 
 
 def warehouse_ready(warehouse: WarehouseSubject) -> bool:
-    """Whether runs may use the Warehouse: checked at its present generation, and staying."""
+    """Return whether runs may use the Warehouse: checked at its present generation, and staying."""
     judged = warehouse.status.observed_generation == warehouse.meta.generation
     return judged and is_true(warehouse.status.conditions, READY)
 
@@ -302,12 +302,12 @@ def find_table_finding(name: str, table: TableSubject | None) -> Finding | None:
 
 
 def table_ready(table: TableSubject) -> bool:
-    """Whether the Table's present generation is what the catalog holds."""
+    """Return whether the Table's present generation is what the catalog holds."""
     condition = next((c for c in table.status.conditions if c.type == READY), None)
     current = condition is not None and condition.observed_generation == table.meta.generation
     return current and is_true(table.status.conditions, READY)
 
 
 def deletes_data(subject: TableSubject | IndexSubject) -> bool:
-    """Whether the data goes with the resource."""
+    """Return whether the data goes with the resource."""
     return subject.spec.reclaim_policy is ReclaimPolicy.DELETE

@@ -29,7 +29,7 @@ class Opening:
 
 
 def find_opening(window: Window, now: datetime) -> Opening | Finding:
-    """Whether the window is open at ``now``, or the sentence that says why it cannot be understood."""
+    """Return the opening of the window at ``now``, or why the window cannot be understood."""
     if (violation := next(find_violations(window, PATH), None)) is not None:
         return Finding(Reason.INVALID_SPEC, f"{violation.field}: {violation.message}")
     try:

@@ -20,7 +20,7 @@ MAX_COLUMNS = 40
 
 
 class Cell(Enum):
-    """What is known of one segment in one index: the sign in the cell and its words."""
+    """The state of one segment in one index: the sign in the cell and its words."""
 
     COVERED = ("✓", "covered", "covered")
     MISSING = ("✗", "missing", "missing")
@@ -33,14 +33,14 @@ class Cell(Enum):
 
 def missing_ids(index: Entity) -> tuple[int, ...]:
     """The ids that the status names as missing."""
-    found = (
+    ids = (
         index.number(f"status.missingSegments.{at}") for at in range(min(index.size("status.missingSegments"), 1000))
     )
-    return tuple(sorted({one for one in found if one is not None}))
+    return tuple(sorted({segment_id for segment_id in ids if segment_id is not None}))
 
 
 def judge_segment(index: Entity, segment: int) -> Cell:
-    """What the status of ``index`` tells of ``segment``, which is missing in this or in another index of its table.
+    """Return the state of ``segment`` by the status of ``index``; it is missing in some index of the table.
 
     Ids are sequence numbers. The list holds the oldest missing ones: below its last id, and everywhere when it is
     complete, what is not listed is not missing.
@@ -69,7 +69,7 @@ def draw_coverage(table: str, indexes: Sequence[Entity]) -> Markup:
     """The heat map of one table."""
     every = columns(indexes)
     shown = every[:MAX_COLUMNS]
-    head = ("Index", "Synced of all", "", "Missing", "Failed", *(f"#{one}" for one in shown))
+    head = ("Index", "Synced of all", "", "Missing", "Failed", *(f"#{segment_id}" for segment_id in shown))
     cells = tag("tr", *(tag("th", text, scope="col") if text else tag("td") for text in head))
     rows = (_row(index, shown) for index in indexes)
     caption = f"Segments of table {table} in its indexes"
@@ -100,8 +100,8 @@ def _bar(index: Entity) -> Markup:
     known = {name: figure for name, figure in figures.items() if figure is not None}
     parts = [Part(label=name, amount=figure.value, fill=fills[name], figure=figure) for name, figure in known.items()]
     whole = max(index.number("status.segments.total") or 0, sum(part.amount for part in parts))
-    told = ", ".join(f"{part.amount:,} {part.label}" for part in parts) or "not known"
-    return bar(parts, whole, f"Segments of index {index.name}: {told}")
+    description = ", ".join(f"{part.amount:,} {part.label}" for part in parts) or "not known"
+    return bar(parts, whole, f"Segments of index {index.name}: {description}")
 
 
 def _cell(cell: Cell) -> Markup:

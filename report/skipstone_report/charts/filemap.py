@@ -78,9 +78,9 @@ def draw_filemap(merge: Entity) -> Markup:
         has_counts = merge.number("status.files.total") is not None
         text = "The counts of files do not add up, so no map is drawn." if has_counts else ""
         return tag("p", text, class_="note") if text else NOTHING
-    files = sum(one.files for one in classes)
-    cells = share_cells([one.files for one in classes], MAX_CELLS)
-    told = ", ".join(f"{one.label}: {one.files:,}" for one in classes if one.files)
+    files = sum(file_class.files for file_class in classes)
+    cells = share_cells([file_class.files for file_class in classes], MAX_CELLS)
+    description = ", ".join(f"{file_class.label}: {file_class.files:,}" for file_class in classes if file_class.files)
     rows = -(-sum(cells) // COLUMNS)
     drawn = tag(
         "svg",
@@ -88,9 +88,13 @@ def draw_filemap(merge: Entity) -> Markup:
         class_="map",
         viewBox=f"0 0 {COLUMNS * _CELL} {max(1, rows) * _CELL}",
         role="img",
-        aria_label=f"Map of {files:,} files. {told}",
+        aria_label=f"Map of {files:,} files. {description}",
     )
-    legend = key((swatch(one.fill, "cell"), f" {one.label}: ", count(one.files)) for one in classes if one.files)
+    legend = key(
+        (swatch(file_class.fill, "cell"), f" {file_class.label}: ", count(file_class.files))
+        for file_class in classes
+        if file_class.files
+    )
     return tag("figure", drawn, tag("figcaption", _scale(files, sum(cells)), legend))
 
 
@@ -102,9 +106,14 @@ def _scale(files: int, cells: int) -> str:
 
 def _rectangles(classes: Sequence[FileClass], cells: Sequence[int]) -> Iterator[Markup]:
     start = 0
-    for one, amount in zip(classes, cells, strict=True):
+    for file_class, amount in zip(classes, cells, strict=True):
         for box in _boxes(start, start + amount):
-            yield tag("rect", tag("title", f"{one.label}: {one.files:,}"), fill=f"url(#cell-{one.fill})", **box)
+            yield tag(
+                "rect",
+                tag("title", f"{file_class.label}: {file_class.files:,}"),
+                fill=f"url(#cell-{file_class.fill})",
+                **box,
+            )
         start += amount
 
 

@@ -42,20 +42,20 @@ def draw_funnel(merge: Entity) -> Markup:
     bars = funnel_bars(merge)
     if not bars:
         return NOTHING
-    whole = max((one.value for row in bars for one in (row.files, row.given) if one is not None), default=0)
-    rows = (_row(one, whole) for one in bars)
+    whole = max((figure.value for row in bars for figure in (row.files, row.given) if figure is not None), default=0)
+    rows = (_row(funnel_bar, whole) for funnel_bar in bars)
     return tag("div", tag("ol", *rows, class_="funnel"), fallback(_grid(merge, bars)))
 
 
 def has_funnel(merge: Entity) -> bool:
-    """Whether the status of a MergeJob tells of files."""
+    """Return whether the status of a MergeJob tells of files."""
     return merge.number("status.files.total") is not None or merge.size("status.funnel") > 0
 
 
 def funnel_bars(merge: Entity) -> tuple[FunnelBar, ...]:
     """All files, each stage, then what the merge did to the candidates, as far as the status tells."""
     read = (_stage(merge, at) for at in range(min(merge.size("status.funnel"), MAX_STAGES)))
-    stages = [one for one in read if one is not None]
+    stages = [stage for stage in read if stage is not None]
     total = merge.figure("status.files.total")
     start = [FunnelBar(label="All files", fill="kept", files=total)] if total is not None else []
     ends = [
@@ -70,7 +70,7 @@ def funnel_bars(merge: Entity) -> tuple[FunnelBar, ...]:
 
 
 def is_decided(merge: Entity) -> bool:
-    """Whether the merge has ended, so that its status counts what it found in the candidates."""
+    """Return whether the merge has ended, so that its status counts what it found in the candidates."""
     return merge.is_so("Complete")
 
 
@@ -96,24 +96,43 @@ def _note(left_out: str, message: str) -> str:
     if not left_out:
         return message
     try:
-        told = message or LeftOut(left_out).doc
+        text = message or LeftOut(left_out).doc
     except ValueError:
-        told = message
-    return f"Left out ({left_out}): {told.rstrip('.')}" if told else f"Left out ({left_out})"
+        text = message
+    return f"Left out ({left_out}): {text.rstrip('.')}" if text else f"Left out ({left_out})"
 
 
-def _row(one: FunnelBar, whole: int) -> Markup:
-    name, note = tag("span", one.label, class_="stage"), tag("small", one.note) if one.note else NOTHING
-    if one.left_out:
+def _row(funnel_bar: FunnelBar, whole: int) -> Markup:
+    name, note = (
+        tag("span", funnel_bar.label, class_="stage"),
+        tag("small", funnel_bar.note) if funnel_bar.note else NOTHING,
+    )
+    if funnel_bar.left_out:
         return tag("li", name, note)
-    parts = [Part(label=one.label, amount=one.files.value, fill=one.fill, figure=one.files)] if one.files else []
-    drawn = bar(parts, whole, f"{one.label}: {one.files.value:,} of {whole:,} files" if one.files else one.label)
-    return tag("li", name, drawn, tag("span", number(one.files), class_="amount"), note)
+    parts = (
+        [Part(label=funnel_bar.label, amount=funnel_bar.files.value, fill=funnel_bar.fill, figure=funnel_bar.files)]
+        if funnel_bar.files
+        else []
+    )
+    drawn = bar(
+        parts,
+        whole,
+        f"{funnel_bar.label}: {funnel_bar.files.value:,} of {whole:,} files" if funnel_bar.files else funnel_bar.label,
+    )
+    return tag("li", name, drawn, tag("span", number(funnel_bar.files), class_="amount"), note)
 
 
 def _grid(merge: Entity, bars: tuple[FunnelBar, ...]) -> Grid:
     rows = tuple(
-        (one.label, number(one.given), number(one.files), one.in_vain, duration(one.spent), one.note) for one in bars
+        (
+            funnel_bar.label,
+            number(funnel_bar.given),
+            number(funnel_bar.files),
+            funnel_bar.in_vain,
+            duration(funnel_bar.spent),
+            funnel_bar.note,
+        )
+        for funnel_bar in bars
     )
     return Grid(
         caption=f"Prune funnel of {merge.name}",

@@ -38,18 +38,18 @@ class Landing:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the job ended without a commit."""
+        """Return whether the job ended without a commit."""
         return self.job.is_so("Failed")
 
 
 def find_landings(jobs: Sequence[Entity], now: datetime) -> tuple[Landing, ...]:
     """The jobs that have ended by ``now``, oldest first; the newest ``MAX_POINTS`` of them."""
-    found: list[Landing] = []
+    landings: list[Landing] = []
     for job in jobs:
         due, ended = _due(job), job.moment("status.completionTime")
         if due is not None and ended is not None and due <= ended <= now:
-            found.append(Landing(job=job, due=due, ended=ended))
-    return tuple(sorted(found, key=lambda one: (one.ended, one.job.key))[-MAX_POINTS:])
+            landings.append(Landing(job=job, due=due, ended=ended))
+    return tuple(sorted(landings, key=lambda landing: (landing.ended, landing.job.key))[-MAX_POINTS:])
 
 
 def find_syncs(indexes: Sequence[Entity], now: datetime) -> tuple[Entity, ...]:
@@ -122,20 +122,20 @@ def _axes(scales: _Scales) -> list[Content]:
     return lines
 
 
-def _point(one: Landing, scales: _Scales) -> Markup:
-    ended = "failed" if one.has_failed else "ended"
-    told = f"{one.job.kind} {one.job.name}: {ended} {format_seconds(one.seconds)} after it was due"
-    mark = "mark-failed" if one.has_failed else _MARKS.get(one.job.kind, "mark-load")
-    use = tag("use", href=f"#{mark}", x=scales.across(one.ended), y=str(scales.down(one.seconds)))
-    return tag("g", tag("title", told), use)
+def _point(landing: Landing, scales: _Scales) -> Markup:
+    ended = "failed" if landing.has_failed else "ended"
+    title = f"{landing.job.kind} {landing.job.name}: {ended} {format_seconds(landing.seconds)} after it was due"
+    mark = "mark-failed" if landing.has_failed else _MARKS.get(landing.job.kind, "mark-load")
+    use = tag("use", href=f"#{mark}", x=scales.across(landing.ended), y=str(scales.down(landing.seconds)))
+    return tag("g", tag("title", title), use)
 
 
 def _sync(index: Entity, scales: _Scales) -> Markup:
     at = index.moment("status.lastSyncTime")
     if at is None or not scales.first <= at <= scales.last:
         return NOTHING
-    told = f"Index {index.name} was last synced {at:%Y-%m-%d %H:%M:%S} UTC"
-    return tag("g", tag("title", told), tag("use", href="#mark-sync", x=scales.across(at), y=str(_BOTTOM + 10)))
+    title = f"Index {index.name} was last synced {at:%Y-%m-%d %H:%M:%S} UTC"
+    return tag("g", tag("title", title), tag("use", href="#mark-sync", x=scales.across(at), y=str(_BOTTOM + 10)))
 
 
 def _grid(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], now: datetime) -> Grid:

@@ -33,10 +33,12 @@ class Stage:
 
 def read_stages(owner: Entity, run: str) -> tuple[Stage, ...]:
     """The stages of the run in the field ``run``, in order."""
-    found = owner.names(f"{run}.stagesMs")[:MAX_STAGES]
-    figures = {name: owner.figure(f"{run}.stagesMs.{name}") for name in found}
+    names = owner.names(f"{run}.stagesMs")[:MAX_STAGES]
+    figures = {name: owner.figure(f"{run}.stagesMs.{name}") for name in names}
     known = [Stage(name=name, spent=spent) for name, spent in figures.items() if spent is not None]
-    return tuple(sorted(known, key=lambda one: (ORDER.index(one.name) if one.name in ORDER else len(ORDER), one.name)))
+    return tuple(
+        sorted(known, key=lambda stage: (ORDER.index(stage.name) if stage.name in ORDER else len(ORDER), stage.name))
+    )
 
 
 def draw_waterfall(title: str, stages: Sequence[Stage]) -> Markup:

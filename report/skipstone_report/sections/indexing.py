@@ -23,7 +23,7 @@ def show_coverage(scope: Scope) -> Markup:
     if not groups:
         return tag("p", "There are no indexes.", class_="note")
     maps, shown = list[Markup](), list[Entity]()
-    for where in sorted(groups, key=lambda one: (-_missing(groups[one]), str(one))):
+    for where in sorted(groups, key=lambda group: (-_missing(groups[group]), str(group))):
         if (room := MAX_INDEXES - len(shown)) <= 0:
             break
         shown += groups[where][:room]
@@ -38,7 +38,9 @@ def _missing(indexes: Sequence[Entity]) -> int:
 
 
 def _legend() -> Markup:
-    cells = [(tag("span", one.sign, class_=f"cell {one.style}", aria_hidden="true"), f" {one.words}") for one in Cell]
+    cells = [
+        (tag("span", cell.sign, class_=f"cell {cell.style}", aria_hidden="true"), f" {cell.words}") for cell in Cell
+    ]
     bars: list[Sequence[Content]] = [(swatch("kept"), " segments synced"), (swatch("missing"), " segments missing")]
     note = tag(
         "p",

@@ -16,12 +16,12 @@ MAX_MERGES = 8
 
 def show_merges(scope: Scope) -> Markup:
     """Funnel and map of each of the newest merges whose status tells of files."""
-    told = [one for one in newest_first(scope.by_kind["MergeJob"]) if has_funnel(one)]
-    if not told:
+    merges = [merge for merge in newest_first(scope.by_kind["MergeJob"]) if has_funnel(merge)]
+    if not merges:
         return tag("p", "No MergeJob tells of its files yet.", class_="note")
-    shown, more = told[:MAX_MERGES], len(told) - MAX_MERGES
+    shown, more = merges[:MAX_MERGES], len(merges) - MAX_MERGES
     rest = tag("p", count(more), " older merges are not drawn.", class_="note") if more > 0 else NOTHING
-    return join((*(_merge(one, scope) for one in shown), rest))
+    return join((*(_merge(merge, scope) for merge in shown), rest))
 
 
 def _merge(merge: Entity, scope: Scope) -> Markup:

@@ -17,7 +17,7 @@ MAX_PROBLEMS = 100
 
 def show_counts(scope: Scope) -> Markup:
     """How many objects of each kind there are, how jobs ended, and how many problems are open."""
-    tiles = [_tile(PLURALS[kind], len(found)) for kind, found in scope.by_kind.items()]
+    tiles = [_tile(PLURALS[kind], len(entities)) for kind, entities in scope.by_kind.items()]
     states = Counter(job_state(job) for job in scope.jobs)
     ended = states["Complete"] + states["Failed"]
     tiles += [
@@ -41,19 +41,24 @@ def show_problems(scope: Scope) -> Markup:
     shown = scope.problems[:MAX_PROBLEMS]
     more = len(scope.problems) - len(shown)
     rest = tag("p", count(more), " more problems are not shown.", class_="note") if more else NOTHING
-    return join((tag("ul", *(_problem(one, scope) for one in shown), class_="problems"), rest))
+    return join((tag("ul", *(_problem(problem, scope) for problem in shown), class_="problems"), rest))
 
 
-def _problem(one: OpenProblem, scope: Scope) -> Markup:
-    entity = one.entity
+def _problem(problem: OpenProblem, scope: Scope) -> Markup:
+    entity = problem.entity
     where = f"{entity.namespace}/{entity.name}" if entity.namespace else entity.name
     head = tag(
         "h3",
-        tag("span", one.urgency.words, class_=f"badge {one.urgency.name.lower()}"),
+        tag("span", problem.urgency.words, class_=f"badge {problem.urgency.name.lower()}"),
         f" {entity.kind} {where}: ",
-        tag("code", one.reason or one.condition),
+        tag("code", problem.reason or problem.condition),
     )
-    facts = [("Is", one.condition), ("Means", one.meaning), ("Says", one.message), ("What to do", one.way_out)]
+    facts = [
+        ("Is", problem.condition),
+        ("Means", problem.meaning),
+        ("Says", problem.message),
+        ("What to do", problem.way_out),
+    ]
     rows = [join((tag("dt", label), tag("dd", text))) for label, text in facts if text]
-    since = join((tag("dt", "Since"), tag("dd", when(one.since, scope.now)))) if one.since else NOTHING
+    since = join((tag("dt", "Since"), tag("dd", when(problem.since, scope.now)))) if problem.since else NOTHING
     return tag("li", head, tag("dl", *rows, since))

@@ -27,15 +27,15 @@ def show_lag(scope: Scope) -> Markup:
     """A chart for each of the tables whose jobs ended last."""
     indexes = by_table(scope.by_kind["SecondaryIndex"])
     landed = {where: find_landings(jobs, scope.now) for where, jobs in by_table(scope.jobs).items()}
-    told = [where for where, found in landed.items() if found]
-    if not told:
+    tables = [where for where, landings in landed.items() if landings]
+    if not tables:
         return tag("p", "No job has ended yet.", class_="note")
-    told.sort(key=lambda where: (-landed[where][-1].ended.timestamp(), str(where)))
+    tables.sort(key=lambda where: (-landed[where][-1].ended.timestamp(), str(where)))
     charts = []
-    for where in told[:MAX_LAGS]:
+    for where in tables[:MAX_LAGS]:
         syncs = find_syncs(indexes.get(where, ()), scope.now)
         charts.append(tag("article", tag("h3", str(where)), draw_lag(str(where), landed[where], syncs, scope.now)))
-    more = len(told) - len(charts)
+    more = len(tables) - len(charts)
     rest = tag("p", count(more), " more tables are not drawn.", class_="note") if more else NOTHING
     return join((_marks(), tag("div", *charts, class_="columns"), rest))
 
@@ -66,15 +66,15 @@ class _Run:
 def show_stages(scope: Scope) -> Markup:
     """The newest runs that tell how long their stages took."""
     runs = [
-        _Run(owner=one, path=path, ended=ended)
-        for found in scope.by_kind.values()
-        for one in found
+        _Run(owner=entity, path=path, ended=ended)
+        for entities in scope.by_kind.values()
+        for entity in entities
         for path in RUNS
-        if (ended := one.moment(f"{path}.completionTime")) is not None and read_stages(one, path)
+        if (ended := entity.moment(f"{path}.completionTime")) is not None and read_stages(entity, path)
     ]
     if not runs:
         return tag("p", "No run tells of its stages yet.", class_="note")
-    runs.sort(key=lambda one: (-one.ended.timestamp(), one.owner.key, one.path))
+    runs.sort(key=lambda run: (-run.ended.timestamp(), run.owner.key, run.path))
     more = len(runs) - MAX_RUNS
     rest = tag("p", count(more), " older runs are not drawn.", class_="note") if more > 0 else NOTHING
     note = "A status holds how long each stage took, not when it began: stages are drawn one after the other."
@@ -123,10 +123,10 @@ def _job(job: Entity, scope: Scope) -> Sequence[Content]:
 
 
 def _rows(job: Entity) -> Content:
-    told = [
+    parts = [
         part
         for path in _ROWS.get(job.kind, ())
         if (figure := job.figure(f"status.{path}")) is not None
         for part in (join((number(figure), f" {path.removeprefix('rows.').removeprefix('rows').lower()}")), ", ")
     ]
-    return join(told[:-1])
+    return join(parts[:-1])

@@ -49,18 +49,22 @@ def show_tables(scope: Scope) -> Markup:
     sizes = Grid(
         caption="Tables",
         head=("Table", "Ready", "Rows", "Files", "Size", "Segments", "Updated", "Indexes in sync", "Looked at"),
-        rows=[_size(one, scope) for one in shown],
+        rows=[_size(entity, scope) for entity in shown],
     )
-    judged = [one for one in shown if one.look("status.health") is not None or one.condition("Healthy") is not None]
+    judged = [
+        entity
+        for entity in shown
+        if entity.look("status.health") is not None or entity.condition("Healthy") is not None
+    ]
     health = Grid(
         caption="Health of tables that are maintained",
         head=("Table", "Healthy", *HEALTH.values(), "Metadata"),
-        rows=[_health(one) for one in judged],
+        rows=[_health(entity) for entity in judged],
     )
     steps = Grid(
         caption="Steps of maintenance, when each was last tried",
         head=("Table", "Step", "When", "How", "What it counted"),
-        rows=[row for one in judged for row in _steps(one, scope)],
+        rows=[row for entity in judged for row in _steps(entity, scope)],
     )
     grids = [sizes, *(grid for grid in (health, steps) if grid.rows)]
     more = len(every) - len(shown)
@@ -68,85 +72,88 @@ def show_tables(scope: Scope) -> Markup:
     return join((*map(table, grids), rest))
 
 
-def _rank(one: Entity) -> tuple[bool, str]:
-    states = (one.condition("Ready"), one.condition("Healthy"))
-    return not any(state is not None and state.status == "False" for state in states), one.key
+def _rank(entity: Entity) -> tuple[bool, str]:
+    states = (entity.condition("Ready"), entity.condition("Healthy"))
+    return not any(state is not None and state.status == "False" for state in states), entity.key
 
 
-def _where(one: Entity) -> str:
-    return str(TableKey(namespace=one.namespace, name=one.name))
+def _where(entity: Entity) -> str:
+    return str(TableKey(namespace=entity.namespace, name=entity.name))
 
 
-def judged(one: Entity, type_: str) -> Markup:
+def judged(entity: Entity, type_: str) -> Markup:
     """Status and reason of a condition, with a sign."""
-    found = one.condition(type_)
-    if found is None:
+    condition = entity.condition(type_)
+    if condition is None:
         return tag("span", NOT_KNOWN, class_="none", title="not known")
-    sign = {"True": "✓", "False": "✗"}.get(found.status, "?")
-    style = {"True": "yes", "False": "no"}.get(found.status, "none")
-    return tag("span", tag("span", f"{sign} ", aria_hidden="true"), f"{found.status}, {found.reason}", class_=style)
-
-
-def _size(one: Entity, scope: Scope) -> Sequence[Content]:
-    return (
-        _where(one),
-        judged(one, "Ready"),
-        number(one.figure("status.rows")),
-        number(one.figure("status.files")),
-        volume(one.figure("status.bytes")),
-        number(one.figure("status.segments.total")),
-        number(one.figure("status.segments.updated")),
-        join((number(one.figure("status.indexes.inSync")), " / ", number(one.figure("status.indexes.total")))),
-        when(one.moment("status.observedTime"), scope.now),
+    sign = {"True": "✓", "False": "✗"}.get(condition.status, "?")
+    style = {"True": "yes", "False": "no"}.get(condition.status, "none")
+    return tag(
+        "span", tag("span", f"{sign} ", aria_hidden="true"), f"{condition.status}, {condition.reason}", class_=style
     )
 
 
-def _health(one: Entity) -> Sequence[Content]:
-    counts = (number(one.figure(f"status.health.{name}")) for name in HEALTH)
-    return (_where(one), judged(one, "Healthy"), *counts, volume(one.figure("status.health.metadataBytes")))
+def _size(entity: Entity, scope: Scope) -> Sequence[Content]:
+    return (
+        _where(entity),
+        judged(entity, "Ready"),
+        number(entity.figure("status.rows")),
+        number(entity.figure("status.files")),
+        volume(entity.figure("status.bytes")),
+        number(entity.figure("status.segments.total")),
+        number(entity.figure("status.segments.updated")),
+        join((number(entity.figure("status.indexes.inSync")), " / ", number(entity.figure("status.indexes.total")))),
+        when(entity.moment("status.observedTime"), scope.now),
+    )
 
 
-def _steps(one: Entity, scope: Scope) -> list[Sequence[Content]]:
-    found = list[Sequence[Content]]()
-    for at in range(min(one.size("status.lastMaintenance"), 16)):
+def _health(entity: Entity) -> Sequence[Content]:
+    counts = (number(entity.figure(f"status.health.{name}")) for name in HEALTH)
+    return (_where(entity), judged(entity, "Healthy"), *counts, volume(entity.figure("status.health.metadataBytes")))
+
+
+def _steps(entity: Entity, scope: Scope) -> list[Sequence[Content]]:
+    rows = list[Sequence[Content]]()
+    for at in range(min(entity.size("status.lastMaintenance"), 16)):
         path = f"status.lastMaintenance.{at}"
-        done = "done" if one.look(f"{path}.done") is True else "not done"
+        done = "done" if entity.look(f"{path}.done") is True else "not done"
         counts = [
-            join((f"{name} ", number(one.figure(f"{path}.counts.{name}")))) for name in one.names(f"{path}.counts")
+            join((f"{name} ", number(entity.figure(f"{path}.counts.{name}"))))
+            for name in entity.names(f"{path}.counts")
         ]
-        told: list[Content] = [part for each in counts[:32] for part in (each, ", ")][:-1]
-        how = ", ".join(filter(None, (done, one.text(f"{path}.reason"))))
-        moment = when(one.moment(f"{path}.time"), scope.now)
-        found.append((_where(one), one.text(f"{path}.step"), moment, how, join(told)))
-    return found
+        counted: list[Content] = [part for each in counts[:32] for part in (each, ", ")][:-1]
+        how = ", ".join(filter(None, (done, entity.text(f"{path}.reason"))))
+        moment = when(entity.moment(f"{path}.time"), scope.now)
+        rows.append((_where(entity), entity.text(f"{path}.step"), moment, how, join(counted)))
+    return rows
 
 
 def show_warehouses(scope: Scope) -> Markup:
-    """What Warehouses are, and how many tables each has."""
+    """Show Warehouses with the number of their tables."""
     every = scope.by_kind["Warehouse"]
     rows = [
         (
-            _where(one),
-            judged(one, "Ready"),
-            one.text("status.catalog"),
-            one.text("status.storage"),
-            number(one.figure("status.tables")),
-            when(one.moment("status.checkTime"), scope.now),
+            _where(entity),
+            judged(entity, "Ready"),
+            entity.text("status.catalog"),
+            entity.text("status.storage"),
+            number(entity.figure("status.tables")),
+            when(entity.moment("status.checkTime"), scope.now),
         )
-        for one in every[:MAX_OTHERS]
+        for entity in every[:MAX_OTHERS]
     ]
     head = ("Warehouse", "Ready", "Catalog", "Storage", "Tables", "Checked")
-    found = _few(Grid(caption="Warehouses", head=head, rows=rows), len(every))
-    servers = [_server(one) for one in every[:MAX_OTHERS] if one.look("status.planning") is not None]
+    warehouses = _few(Grid(caption="Warehouses", head=head, rows=rows), len(every))
+    servers = [_server(entity) for entity in every[:MAX_OTHERS] if entity.look("status.planning") is not None]
     if not servers:
-        return found
+        return warehouses
     served = Grid(caption="Planning servers", head=("Warehouse", "Ready", "Ready replicas"), rows=servers)
-    return join((found, table(served)))
+    return join((warehouses, table(served)))
 
 
-def _server(one: Entity) -> Sequence[Content]:
-    ready, wanted = (number(one.figure(f"status.planning.{name}")) for name in ("readyReplicas", "replicas"))
-    return (_where(one), judged(one, "PlanningReady"), join((ready, " / ", wanted)))
+def _server(entity: Entity) -> Sequence[Content]:
+    ready, wanted = (number(entity.figure(f"status.planning.{name}")) for name in ("readyReplicas", "replicas"))
+    return (_where(entity), judged(entity, "PlanningReady"), join((ready, " / ", wanted)))
 
 
 def show_schedules(scope: Scope) -> Markup:
@@ -154,23 +161,23 @@ def show_schedules(scope: Scope) -> Markup:
     every = scope.by_kind["MergeSchedule"]
     rows = [
         (
-            _where(one),
-            judged(one, "Ready"),
-            one.table,
-            one.text("spec.schedule"),
-            number(one.figure("status.active")),
-            when(one.moment("status.lastScheduleTime"), scope.now),
-            when(one.moment("status.lastSuccessfulTime"), scope.now),
-            _next(one),
+            _where(entity),
+            judged(entity, "Ready"),
+            entity.table,
+            entity.text("spec.schedule"),
+            number(entity.figure("status.active")),
+            when(entity.moment("status.lastScheduleTime"), scope.now),
+            when(entity.moment("status.lastSuccessfulTime"), scope.now),
+            _next(entity),
         )
-        for one in every[:MAX_OTHERS]
+        for entity in every[:MAX_OTHERS]
     ]
     head = ("Schedule", "Ready", "Table", "Times", "Active", "Last due", "Last success", "Next due")
     return _few(Grid(caption="Merge schedules", head=head, rows=rows), len(every))
 
 
-def _next(one: Entity) -> Content:
-    moment = one.moment("status.nextScheduleTime")
+def _next(entity: Entity) -> Content:
+    moment = entity.moment("status.nextScheduleTime")
     if moment is None:
         return NOT_KNOWN
     return tag("time", moment.strftime("%Y-%m-%d %H:%M:%S UTC"), datetime=moment.isoformat())

@@ -243,7 +243,7 @@ class LogicalPlan(TreeNode, Protocol):
 
 @described(f"{CATALYST}.plans.logical.Statistics")
 class Statistics(JavaObject, Protocol):
-    """What Spark expects of a plan."""
+    """Spark's estimates of a plan."""
 
     def sizeInBytes(self) -> int: ...
 
@@ -372,7 +372,7 @@ class JavaSession(JavaObject, Protocol):
 
 @described("org.apache.spark.sql.internal.SharedState")
 class SharedState(JavaObject, Protocol):
-    """What sessions share."""
+    """The state that sessions share."""
 
     def cacheManager(self) -> CacheManager: ...
 

@@ -12,10 +12,10 @@ from subprocess import Popen
 def launched_jvm() -> Popen[bytes] | None:
     """The process of the JVM that PySpark started; None when PySpark took one that was there, or was not used."""
     context = sys.modules.get("pyspark.core.context")
-    found: Popen[bytes] | None = getattr(
+    process: Popen[bytes] | None = getattr(
         getattr(getattr(context, "SparkContext", None), "_gateway", None), "proc", None
     )
-    return found
+    return process
 
 
 def stack_trace(error: BaseException) -> str:

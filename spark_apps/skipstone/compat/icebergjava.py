@@ -56,7 +56,7 @@ class VendedIO(JavaObject, Protocol):
 
 @described(f"{_ICEBERG}.io.StorageCredential")
 class StorageCredential(JavaObject, Protocol):
-    """What opens the files below ``prefix``."""
+    """Credentials for the files below ``prefix``."""
 
     def config(self) -> JavaMap: ...
     def prefix(self) -> str: ...
@@ -182,7 +182,10 @@ TASK_SETS: JavaName[_TaskSetManager] = JavaName(f"{_ICEBERG}.spark.ScanTaskSetMa
 
 
 def vended_properties(jvm: Jvm, io: IcebergIO) -> dict[str, dict[str, str]]:
-    """What a catalog vends besides the properties of ``io``, by the prefix of the files that it opens."""
+    """Return the properties that a catalog vends beside those of ``io``, by the prefix of their files."""
     mapper = java_class(jvm, JSON_MAPPER)()
-    found = cast(VendedIO, io).credentials()
-    return {str(one.prefix()): json.loads(mapper.writeValueAsString(one.config())) for one in found}
+    credentials = cast(VendedIO, io).credentials()
+    return {
+        str(credential.prefix()): json.loads(mapper.writeValueAsString(credential.config()))
+        for credential in credentials
+    }

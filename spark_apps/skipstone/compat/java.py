@@ -153,15 +153,15 @@ class _Members:
 
     def __getattr__(self, name: str) -> Any:
         """A static method."""
-        found = getattr(self._java, name)
-        setattr(self, name, found)
-        return found
+        method = getattr(self._java, name)
+        setattr(self, name, method)
+        return method
 
 
 def scala_object(jvm: Jvm, name: ScalaName[Seen]) -> Seen:
     """A singleton."""
-    found: Seen = object_named(jvm, name.name)
-    return found
+    singleton: Seen = object_named(jvm, name.name)
+    return singleton
 
 
 @lru_cache(maxsize=256)
@@ -182,46 +182,46 @@ def type_named(jvm: Jvm, name: str) -> Any:
     return lang.Class.forName(name, *_INITIALISED, lang.Thread.currentThread().getContextClassLoader())
 
 
-def items(found: Seq[Held]) -> Iterator[Held]:
+def items(sequence: Seq[Held]) -> Iterator[Held]:
     """The elements of a sequence, each by a round trip."""
-    return (found.apply(number) for number in range(found.size()))
+    return (sequence.apply(number) for number in range(sequence.size()))
 
 
 def scala_seq(jvm: Jvm, values: list[Held]) -> Seq[Held]:
     """``values`` as a sequence of Scala's."""
-    found: Seq[Held] = class_named(jvm, "PythonUtils").toSeq(values).toIndexedSeq()
-    return found
+    sequence: Seq[Held] = class_named(jvm, "PythonUtils").toSeq(values).toIndexedSeq()
+    return sequence
 
 
 def scala_seq_of(jvm: Jvm, values: JavaArray) -> Seq[JavaObject]:
     """An array as a sequence of Scala's; what it holds stays in the JVM."""
-    found: Seq[JavaObject] = object_named(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(values)
-    return found
+    sequence: Seq[JavaObject] = object_named(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(values)
+    return sequence
 
 
 def java_list(jvm: Jvm, values: Iterable[object]) -> Any:
     """``values`` as a list of Java's. For the modules of this package."""
-    found = class_named(jvm, ARRAY_LIST)()
+    elements = class_named(jvm, ARRAY_LIST)()
     for value in values:
-        found.add(value)
-    return found
+        elements.add(value)
+    return elements
 
 
 def java_array(jvm: Jvm, values: Iterable[object]) -> JavaObject:
     """``values`` as an array of objects."""
-    found: JavaObject = java_list(jvm, values).toArray()
-    return found
+    array: JavaObject = java_list(jvm, values).toArray()
+    return array
 
 
 def is_some(value: JavaObject) -> bool:
-    """Whether ``value`` is an Option that holds something."""
+    """Return whether ``value`` is an Option that holds something."""
     return value.getClass().getName() == SOME
 
 
 def some(jvm: Jvm, value: JavaObject | str) -> JavaObject:
     """An Option that holds ``value``."""
-    found: JavaObject = class_named(jvm, SOME)(value)
-    return found
+    option: JavaObject = class_named(jvm, SOME)(value)
+    return option
 
 
 def text_in_pieces(builder: StringBuilder) -> str:

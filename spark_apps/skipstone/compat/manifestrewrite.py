@@ -39,14 +39,18 @@ class ManifestRewrite(RowDelta):
 
     def _manifests(self) -> list[ManifestFile]:
         """The new ones, then those that stay as they are; one that names no live file is of no use."""
-        replaced = {one.manifest_path for group in self._groups for one in group}
-        written = [one for group in self._groups for one in self._rewritten_group(group)]
-        kept = [one for one in self._listed if one.manifest_path not in replaced and self._is_worth_keeping(one)]
+        replaced = {manifest.manifest_path for group in self._groups for manifest in group}
+        written = [manifest for group in self._groups for manifest in self._rewritten_group(group)]
+        kept = [
+            manifest
+            for manifest in self._listed
+            if manifest.manifest_path not in replaced and self._is_worth_keeping(manifest)
+        ]
         self.counts = {
             "manifests-created": len(written),
             "manifests-kept": len(kept),
             "manifests-replaced": len(self._listed) - len(kept),
-            "entries-processed": sum((one.existing_files_count or 0) for one in written),
+            "entries-processed": sum((manifest.existing_files_count or 0) for manifest in written),
         }
         return [*written, *kept]
 
@@ -75,8 +79,8 @@ class ManifestRewrite(RowDelta):
         """Counts, and the totals of the snapshot before: they stay."""
         metadata = self._transaction.table_metadata
         before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
-        told = before.summary.additional_properties if before is not None and before.summary is not None else {}
-        totals = {name: value for name, value in told.items() if name.startswith(_TOTAL)}
+        properties = before.summary.additional_properties if before is not None and before.summary is not None else {}
+        totals = {name: value for name, value in properties.items() if name.startswith(_TOTAL)}
         counts = {name: str(count) for name, count in self.counts.items()}
         return Summary(Operation.REPLACE, **{**(snapshot_properties or {}), **totals, **counts})
 

@@ -67,10 +67,10 @@ def getter(jvm: Jvm, *path: Step) -> Function:
     return methods.function(methods.path(path))
 
 
-def said_of(jvm: Jvm, java: JavaObject, paths: tuple[Path, ...]) -> list[Any]:
-    """What several paths from an object lead to: texts, numbers, maps; of a class its name."""
-    found: list[Any] = json.loads(_getters(jvm, paths).json_of(java))
-    return found
+def values_at(jvm: Jvm, java: JavaObject, paths: tuple[Path, ...]) -> list[Any]:
+    """Return the values at several paths from an object: texts, numbers, maps; of a class its name."""
+    values: list[Any] = json.loads(_getters(jvm, paths).json_of(java))
+    return values
 
 
 @lru_cache(maxsize=64)
@@ -129,8 +129,8 @@ class Methods:
 
     def partial_function(self, handle: Any) -> JavaObject:
         """As ``function``, for what takes functions that are not defined everywhere."""
-        found: JavaObject = object_named(self._jvm, "scala.PartialFunction").fromFunction(self.function(handle))
-        return found
+        partial: JavaObject = object_named(self._jvm, "scala.PartialFunction").fromFunction(self.function(handle))
+        return partial
 
     def bound(self, method: Any, argument: object) -> Any:
         """A method of one argument with that argument."""
@@ -172,10 +172,10 @@ class Methods:
 
     def _step(self, step: Step) -> Any:
         if step not in self._steps:
-            self._steps[step] = self._found(step)
+            self._steps[step] = self._resolve(step)
         return self._steps[step]
 
-    def _found(self, step: Step) -> Any:
+    def _resolve(self, step: Step) -> Any:
         if isinstance(step, IsA):
             kind = type_named(self._jvm, DESCRIBED[step.kind])
             flag = class_named(self._jvm, "java.lang.Boolean").TYPE

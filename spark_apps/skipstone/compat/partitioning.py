@@ -36,7 +36,7 @@ from skipstone.compat.java import (
     scala_seq,
     type_named,
 )
-from skipstone.compat.methods import said_of
+from skipstone.compat.methods import values_at
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _PHYSICAL = f"{_CATALYST}.plans.physical"
@@ -54,7 +54,7 @@ class RowPartitions(JavaObject, Protocol):
 
 @described("org.apache.spark.SparkContext")
 class JavaContext(JavaObject, Protocol):
-    """What runs jobs."""
+    """The context that runs jobs."""
 
     def union(self, parts: Seq[RowPartitions], kind: JavaObject) -> RowPartitions: ...
 
@@ -78,7 +78,7 @@ class SessionSettings(JavaObject, Protocol):
 
 @described("org.apache.spark.sql.execution.QueryExecution")
 class RowExecution(JavaObject, Protocol):
-    """What runs a query."""
+    """The execution of a query."""
 
     def executedPlan(self) -> SparkPlan: ...
     def optimizedPlan(self) -> LogicalPlan: ...
@@ -199,19 +199,19 @@ REPARTITION: ScalaName[_Repartitions] = ScalaName(f"{_LOGICAL}.RepartitionByExpr
 
 def session_settings(jvm: Jvm, session: JavaSession) -> dict[str, str]:
     """The settings of a session that have a value, in one call."""
-    settings: dict[str, str] = said_of(jvm, session, ((CloneableSession.conf, SessionSettings.getAllAsJava),))[0]
+    settings: dict[str, str] = values_at(jvm, session, ((CloneableSession.conf, SessionSettings.getAllAsJava),))[0]
     return settings
 
 
 def row_execution(dataset: Dataset) -> RowExecution:
-    """What runs a Dataset."""
+    """Return the execution of a Dataset."""
     return cast(RowExecution, dataset.queryExecution())
 
 
 def numbers_at(jvm: Jvm, rows: Seq[JavaObject], position: int) -> list[int]:
     """The integers in one field of rows, by one call to the JVM however many there are."""
     text = str(cast(Any, rows).map(_number_at(jvm, position)).mkString(","))
-    return [int(one) for one in text.split(",")] if text else []
+    return [int(number) for number in text.split(",")] if text else []
 
 
 @lru_cache(maxsize=8)
@@ -219,8 +219,8 @@ def _number_at(jvm: Jvm, position: int) -> JavaObject:
     """A function of Scala that gives an integer of a row."""
     handles, types = (class_named(jvm, f"java.lang.invoke.{name}") for name in ("MethodHandles", "MethodType"))
     number, row = class_named(jvm, "java.lang.Integer").TYPE, type_named(jvm, f"{_CATALYST}.InternalRow")
-    found = handles.publicLookup().findVirtual(row, "getInt", types.methodType(number, java_list(jvm, [number])))
-    handle = handles.insertArguments(found, 1, java_list(jvm, [position]).toArray())
+    getter = handles.publicLookup().findVirtual(row, "getInt", types.methodType(number, java_list(jvm, [number])))
+    handle = handles.insertArguments(getter, 1, java_list(jvm, [position]).toArray())
     function = type_named(jvm, "scala.Function1")
     shown: JavaObject = class_named(jvm, "java.lang.invoke.MethodHandleProxies").asInterfaceInstance(function, handle)
     return shown

@@ -105,7 +105,7 @@ TableMetadataCommonFields.snapshot_by_id = _newest_first  # type: ignore[method-
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
-    """What the summary of ``snapshot`` says beside its operation; as PyIceberg gives it, many times faster."""
+    """Return the summary of ``snapshot`` without its operation, as PyIceberg does, many times faster."""
     private = snapshot.summary.__pydantic_private__ if snapshot.summary is not None else None
     return private["_additional_properties"] if private else EMPTY_DICT
 
@@ -132,12 +132,12 @@ def transaction_table(transaction: Transaction) -> Table:
 
 
 def staged_requirements(transaction: Transaction) -> tuple[TableRequirement, ...]:
-    """What the catalog has to check before it takes the updates."""
+    """Return the requirements that the catalog checks before it takes the updates."""
     return transaction._requirements
 
 
 def staged_updates(transaction: Transaction) -> tuple[TableUpdate, ...]:
-    """What the catalog is asked to change."""
+    """Return the updates that the catalog is asked for."""
     return transaction._updates
 
 
@@ -186,9 +186,9 @@ def transformed_values(transform: Transform[Any, Any], kind: IcebergType, values
 
     Years and months are those of all days that Iceberg has: PyIceberg gives null for days some 262,000 years away.
     """
-    found = transform.pyarrow_transform(kind)(values)
-    if found.null_count == values.null_count or not isinstance(transform, YearTransform | MonthTransform):
-        return found
+    transformed = transform.pyarrow_transform(kind)(values)
+    if transformed.null_count == values.null_count or not isinstance(transform, YearTransform | MonthTransform):
+        return transformed
     is_date = pa.types.is_date32(values.type)
     numbers = pc.fill_null(values.cast(pa.int32() if is_date else pa.int64()), 0).to_numpy().astype(np.int64)
     days = (numbers if is_date else numbers // _DAY_MICROSECONDS).astype("datetime64[D]")
@@ -241,7 +241,7 @@ class HookedSqlCatalog(SqlCatalog):
 
     @staticmethod
     def metadata_in(file: InputFile) -> TableMetadata:
-        """What the metadata file ``file`` holds."""
+        """Return the metadata in ``file``."""
         raise NotImplementedError
 
     def before_change(self, table: Table) -> None:
@@ -272,8 +272,8 @@ class HookedSqlCatalog(SqlCatalog):
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
         given = {"catalog": self.name, "namespace": namespace, "name": Catalog.table_name_from(identifier)}
         with self.engine.connect() as connection:
-            found: str | None = connection.execute(self._locations, given).scalar()
-        return found
+            location: str | None = connection.execute(self._locations, given).scalar()
+        return location
 
     @cached_property
     def _locations(self) -> Select[Any]:
@@ -326,7 +326,7 @@ class HookedSqlCatalog(SqlCatalog):
 
 
 class SigningKeys(Protocol):
-    """What a request is signed with, in the names of boto3."""
+    """The keys that sign a request, in the names of boto3."""
 
     access_key: str
     secret_key: str
@@ -349,8 +349,8 @@ class _SigningSession:
         return self._taken(self._find)
 
     def _find(self) -> SigningKeys | None:
-        found = self._session.get_credentials()
-        keys: SigningKeys | None = found and found.get_frozen_credentials()
+        credentials = self._session.get_credentials()
+        keys: SigningKeys | None = credentials and credentials.get_frozen_credentials()
         return keys
 
 
@@ -401,20 +401,20 @@ class HookedFileIO(PyArrowFileIO):
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
         """Scheme, authority and path of ``location``; the authority is the first part of a path in an object store.
 
-        A location is no URL: PyIceberg ends a path at ``#`` or ``?`` and leaves out tabs, and so opens another file.
+        A location is not a URL: PyIceberg ends a path at ``#`` or ``?`` and leaves out tabs, and so opens another file.
         """
-        found = _WITH_SCHEME.fullmatch(location)
-        if found is None:
+        match = _WITH_SCHEME.fullmatch(location)
+        if match is None:
             return PyArrowFileIO.parse_location(location, properties)
-        scheme, authority, path = found[1].lower(), found[2] or "", found[3]
+        scheme, authority, path = match[1].lower(), match[2] or "", match[3]
         return scheme, authority, path if scheme in _WITHOUT_AUTHORITY else f"{authority}{path}"
 
     def local_file_system(self) -> FileSystem:
         """The file system of paths without a scheme and of ``file:``."""
         raise NotImplementedError
 
-    def s3_file_system(self, told: S3FileSystem) -> FileSystem:
-        """The file system of S3; ``told``: as properties have it."""
+    def s3_file_system(self, file_system: S3FileSystem) -> FileSystem:
+        """The file system of S3; ``file_system``: as the properties describe it."""
         raise NotImplementedError
 
     def replace_properties(self, properties: Properties) -> None:

@@ -49,7 +49,7 @@ class _JavaRow(JavaObject, Protocol):
 
 
 def is_classic(spark: object) -> bool:
-    """Whether a session has its JVM in reach: one of Spark Connect has not."""
+    """Return whether a session has its JVM in reach: one of Spark Connect has not."""
     return isinstance(spark, SparkSession)
 
 
@@ -106,13 +106,13 @@ def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:
 
 
 def shows_html(df: DataFrame) -> bool:
-    """Whether a notebook that asks ``df`` for HTML gets its rows. It is not shown as text from here on."""
+    """Return whether a notebook that asks ``df`` for HTML gets its rows. It is not shown as text from here on."""
     df._support_repr_html = True
     return _is_eager(df)
 
 
 def shows_text(df: DataFrame) -> bool:
-    """Whether the text of ``df`` shows its rows."""
+    """Return whether the text of ``df`` shows its rows."""
     return not df._support_repr_html and _is_eager(df)
 
 
@@ -174,7 +174,7 @@ class FrontFrame(ClassicDataFrame):
 
 
 def running_frame(df: DataFrame) -> DataFrame:
-    """What runs when an action of ``df`` is called."""
+    """Return the DataFrame that runs when an action of ``df`` is called."""
     return df.running if isinstance(df, FrontFrame) else df
 
 

@@ -50,12 +50,12 @@ def _renamed(field: NestedField) -> NestedField:
 
 
 def is_vector(file: DataFile) -> bool:
-    """Whether a delete file is a deletion vector."""
+    """Return whether a delete file is a deletion vector."""
     return file.file_format == FileFormat.PUFFIN
 
 
 class _DeleteKey(NamedTuple):
-    """What tells a delete file from others: several deletion vectors may be in one file."""
+    """The key of a delete file: several deletion vectors may be in one file."""
 
     path: str
     offset: int | None
@@ -82,8 +82,8 @@ def with_int_ids(schema: Schema) -> Schema:
     file = entry["data_file"]
     ids = ListType(_ELEMENT_OF_IDS, IntegerType(), element_required=True)
     fields = [
-        NestedField(one.field_id, one.name, ids, required=False) if one.name == "equality_ids" else one
-        for one in cast(StructType, file.field_type).fields
+        NestedField(field.field_id, field.name, ids, required=False) if field.name == "equality_ids" else field
+        for field in cast(StructType, file.field_type).fields
     ]
     narrowed = NestedField(file.field_id, file.name, StructType(*fields), required=True)
     return Schema(*(narrowed if name == file.name else field for name, field in entry.items()))
@@ -151,7 +151,7 @@ class RowDelta(_OverwriteFiles):
         self._data_sequence = data_sequence
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
-        """What PyIceberg adds files by."""
+        """Return the writer by which PyIceberg adds files."""
         if self._data_sequence is None:
             return super().new_manifest_writer(spec)
         output = self.new_manifest_output()
@@ -170,8 +170,13 @@ class RowDelta(_OverwriteFiles):
         dropped = sorted(sources - _ids(current))
         if not dropped:
             return current
-        known = {one: schema.find_field(one) for schema in metadata.schemas for one in dropped if one in _ids(schema)}
-        lost = [_renamed(known[one]) for one in dropped if one in known]
+        known = {
+            field_id: schema.find_field(field_id)
+            for schema in metadata.schemas
+            for field_id in dropped
+            if field_id in _ids(schema)
+        }
+        lost = [_renamed(known[field_id]) for field_id in dropped if field_id in known]
         return Schema(
             *current.fields,
             *lost,
@@ -187,11 +192,11 @@ class RowDelta(_OverwriteFiles):
         return self._names_deleted
 
     def _manifests(self) -> list[ManifestFile]:
-        found = [manifest for manifest in super()._manifests() if self._is_worth_keeping(manifest)]
-        return [*self._without_replaced(found), *self._added_deletes()]
+        manifests = [manifest for manifest in super()._manifests() if self._is_worth_keeping(manifest)]
+        return [*self._without_replaced(manifests), *self._added_deletes()]
 
     def _is_worth_keeping(self, manifest: ManifestFile) -> bool:
-        """Whether it names live files, or files that this very snapshot takes away."""
+        """Return whether it names live files, or files that this very snapshot takes away."""
         is_new = manifest.added_snapshot_id == self._snapshot_id
         return is_new or manifest.has_added_files() or manifest.has_existing_files()
 
@@ -258,8 +263,8 @@ class RowDelta(_OverwriteFiles):
     def _vectors(self) -> dict[str, str]:
         """How many deletion vectors come and go."""
         counts = {"added-dvs": self._deletes, "removed-dvs": self._replaced}
-        found = {name: sum(is_vector(file) for file in files) for name, files in counts.items()}
-        return {name: str(count) for name, count in found.items() if count}
+        vectors = {name: sum(is_vector(file) for file in files) for name, files in counts.items()}
+        return {name: str(count) for name, count in vectors.items() if count}
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         counts = _counts(
@@ -268,9 +273,9 @@ class RowDelta(_OverwriteFiles):
             (*self._deleted_data_files, *self._replaced),
         )
         # PyIceberg knows no operation that replaces files
-        told = Summary(Operation.OVERWRITE, **counts, **self._vectors(), **(snapshot_properties or {}))
-        said = _with_totals(told, self._transaction.table_metadata, self._parent_snapshot_id)
-        return Summary(self._operation, **said.additional_properties)
+        counted = Summary(Operation.OVERWRITE, **counts, **self._vectors(), **(snapshot_properties or {}))
+        summary = _with_totals(counted, self._transaction.table_metadata, self._parent_snapshot_id)
+        return Summary(self._operation, **summary.additional_properties)
 
 
 class FastAppend(_FastAppendFiles):
@@ -279,24 +284,24 @@ class FastAppend(_FastAppendFiles):
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
         counts = _counts(metadata, self._added_data_files, ())
-        told = Summary(self._operation, **counts, **(snapshot_properties or {}))
-        return _with_totals(told, metadata, self._parent_snapshot_id)
+        counted = Summary(self._operation, **counts, **(snapshot_properties or {}))
+        return _with_totals(counted, metadata, self._parent_snapshot_id)
 
 
 def _counts(metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile]) -> dict[str, str]:
-    """What a snapshot with these files says of them."""
+    """Return the counts of these files in the summary of a snapshot."""
     specs, schema = metadata.specs(), metadata.schema()
     limit = property_as_int(
         metadata.properties,
         TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
         TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
     )
-    found = SnapshotSummary(partition_summary_limit=limit or 0)
+    summary = SnapshotSummary(partition_summary_limit=limit or 0)
     for file in added:
-        found.add_file(_counted(file), schema, specs[file.spec_id])
+        summary.add_file(_counted(file), schema, specs[file.spec_id])
     for file in removed:
-        found.remove_file(_counted(file), schema, specs[file.spec_id])
-    return found.build()
+        summary.remove_file(_counted(file), schema, specs[file.spec_id])
+    return summary.build()
 
 
 def _with_totals(summary: Summary, metadata: TableMetadata, parent_id: int | None) -> Summary:

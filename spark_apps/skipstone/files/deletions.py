@@ -90,7 +90,7 @@ class Deletions:
 
     @property
     def is_by_value(self) -> bool:
-        """Whether rows are deleted by what they say, so that only reading them tells which."""
+        """Return whether rows are deleted by what they say, so that only reading them tells which."""
         return bool(self._equality)
 
     def live_rows(self, positions: npt.NDArray[np.int64], columns: dict[int, pa.Array]) -> pa.Array | None:
@@ -131,7 +131,9 @@ def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
 
 
 #: Positions of delete files of one data file each.
-_own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 * 1024, lambda found: found.nbytes)
+_own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache(
+    "positions", 64 * 1024 * 1024, lambda positions: positions.nbytes
+)
 
 
 def _own_positions(delete: DeleteDescription) -> npt.NDArray[np.int64]:
@@ -149,19 +151,19 @@ def _vector(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
             source.seek(offset)
             return _vector_rows(source.read(length))
         puffin = PuffinFile(source.read())
-        found = [np.empty(0, np.int64)]
+        vectors = [np.empty(0, np.int64)]
         for blob in puffin.footer.blobs:
             rows = _vector_rows(puffin.get_blob_payload(blob))
             if blob.properties[REFERENCED_FILE] == path:
-                found.append(rows)
-        return np.concatenate(found)
+                vectors.append(rows)
+        return np.concatenate(vectors)
 
 
 def _vector_rows(blob: bytes) -> npt.NDArray[np.int64]:
     """The rows of a deletion vector: its length, magic and bitmap, and the CRC-32 of these two."""
     end = len(blob) - _CHECKSUM_BYTES
-    said, checked, checksum = blob[:_LENGTH_BYTES], blob[_LENGTH_BYTES:end], blob[end:]
-    is_whole = int.from_bytes(said, "big") == len(checked) and zlib.crc32(checked) == int.from_bytes(checksum, "big")
+    length, checked, checksum = blob[:_LENGTH_BYTES], blob[_LENGTH_BYTES:end], blob[end:]
+    is_whole = int.from_bytes(length, "big") == len(checked) and zlib.crc32(checked) == int.from_bytes(checksum, "big")
     if not is_whole or not checked.startswith(VECTOR_MAGIC):
         raise DamagedFileError("a deletion vector is not the one that was written")
     return np.array(BitMap64.deserialize(checked[len(VECTOR_MAGIC) :]).to_array(), dtype=np.int64)

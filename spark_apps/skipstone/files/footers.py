@@ -26,7 +26,7 @@ UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError,
 
 
 def read_footer(source: Source) -> Struct:
-    """The file's metadata. Raises one of UNREADABLE when it is no plain Parquet file, or damaged."""
+    """The file's metadata. Raises one of UNREADABLE when it is not a plain Parquet file, or damaged."""
     tail = read_tail(source)
     length, magic = TAIL.unpack(tail[-TAIL.size :])
     if magic != MAGIC:
@@ -42,20 +42,20 @@ def read_at(source: Source, offset: int, length: int) -> bytes:
     if offset < 0:
         raise ValueError("the file is shorter than its footer says")
     source.seek(offset)
-    found: bytes = source.read(length)
-    if len(found) != length:
+    content: bytes = source.read(length)
+    if len(content) != length:
         raise ValueError("the file is shorter than its footer says")
-    return found
+    return content
 
 
 def elements_by_column(elements: Sequence[Struct]) -> dict[str, tuple[Struct, ...]]:
     """The schema elements of each column at the top of the schema, with those under it."""
-    found, at = {}, 1
+    by_column, at = {}, 1
     while at < len(elements):
         end = _end(elements, at)
-        found[elements[at][4].decode()] = tuple(elements[at:end])
+        by_column[elements[at][4].decode()] = tuple(elements[at:end])
         at = end
-    return found
+    return by_column
 
 
 def _end(elements: Sequence[Struct], at: int) -> int:

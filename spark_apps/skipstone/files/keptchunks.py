@@ -56,7 +56,7 @@ def forget_chunks(path: str) -> None:
 
 
 class _Content:
-    """What a KeptFile reads."""
+    """The content that a KeptFile reads."""
 
     def __init__(self, io: FileIO, path: str, size: int) -> None:
         self._io, self._path = io, path
@@ -75,14 +75,14 @@ class _Content:
 
     def hold(self, ranges: Sequence[ChunkRange]) -> None:
         fitting = [place for place in ranges if place.end - place.begin <= _LARGEST]
-        found = {place: _chunks.peek((self._path, *place)) for place in fitting}
-        missing = [place for place, content in found.items() if content is None]
+        contents = {place: _chunks.peek((self._path, *place)) for place in fitting}
+        missing = [place for place, content in contents.items() if content is None]
         if missing and (prefetch := getattr(self._opened(), "prefetch", None)) is not None:
             prefetch([tuple(place) for place in missing])
         for place in missing:
-            found[place] = content = self._read(*place)
+            contents[place] = content = self._read(*place)
             _chunks.put((self._path, *place), content)
-        self._held = {place: content for place, content in found.items() if content is not None}
+        self._held = {place: content for place, content in contents.items() if content is not None}
 
     def close(self) -> None:
         self._held = {}
@@ -97,7 +97,7 @@ class _Content:
     def _read(self, start: int, end: int) -> bytes:
         stream = self._opened()
         stream.seek(start)
-        found = bytearray()
-        while len(found) < end - start and (more := stream.read(end - start - len(found))):
-            found += more
-        return bytes(found)
+        content = bytearray()
+        while len(content) < end - start and (more := stream.read(end - start - len(content))):
+            content += more
+        return bytes(content)

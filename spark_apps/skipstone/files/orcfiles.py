@@ -32,8 +32,8 @@ def read_orc_file(
         try:
             yield from _rows(source, file, tuple(columns), positions)
         except pa.ArrowInvalid as error:
-            said = str(error).splitlines()[0]
-            message = f"{file.path} cannot be read without Spark: {said}. {WAY_OUT}."
+            reason = str(error).splitlines()[0]
+            message = f"{file.path} cannot be read without Spark: {reason}. {WAY_OUT}."
             raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 

@@ -87,12 +87,12 @@ class _PageIndex:
 
     def places(self, source: Source, group: int, name: str) -> _Places:
         """Where the pages of a column chunk lie. Raises one of UNREADABLE."""
-        found = self._known.get((group, name))
-        if found is None:
-            found = _places_of(source, self.chunks[group][name], self.rows[group])
-            if len(found.offsets) <= _KEPT_PAGES:
-                self._known[group, name] = found
-        return found
+        places = self._known.get((group, name))
+        if places is None:
+            places = _places_of(source, self.chunks[group][name], self.rows[group])
+            if len(places.offsets) <= _KEPT_PAGES:
+                self._known[group, name] = places
+        return places
 
 
 _indexes: LRUCache[tuple[str, int], _PageIndex] = LRUCache(CACHE_BYTES, getsizeof=lambda index: index.cost)
@@ -101,7 +101,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class PageBounds:
-    """What a file says of the values in each page of a column chunk.
+    """The bounds of the values in each page of a column chunk, by the file.
 
     ``first``: the first row of each page, counted in its row group, and the end. ``lower``, ``upper``: bounds as
     Parquet stores single values, None for a page of nulls alone. ``nulls``: how many are in each, at most.
@@ -126,7 +126,7 @@ class PageReader:
         self._group_rows = group_rows
 
     def spare(self, group: int, columns: Sequence[str], rows: Rows) -> bool:
-        """Whether ``read`` would give ``rows``, which may be too many to be read at once."""
+        """Return whether ``read`` would give ``rows``, which may be too many to be read at once."""
         return bool(self._find(group, columns, rows))
 
     def read(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
@@ -135,14 +135,14 @@ class PageReader:
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
         the row group that it is read as fast. Raises DamagedFileError, and what Arrow raises.
         """
-        found = self.read_packed(group, columns, rows)
-        return None if found is None else next(unpacked(found, sys.maxsize))
+        packed = self.read_packed(group, columns, rows)
+        return None if packed is None else next(unpacked(packed, sys.maxsize))
 
     def read_packed(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
         """As ``read``; texts that the file has in a dictionary are in it, however long they are."""
-        found = self._find(group, columns, rows)
+        chosen = self._find(group, columns, rows)
         arrays: dict[str, pa.Array] = {}
-        for together in _by_rows(found):
+        for together in _by_rows(chosen):
             part = _read_together(self._source, together, rows)
             if part is None:
                 return None
@@ -155,14 +155,14 @@ class PageReader:
         if index is None or not _have_pages(index.chunks[group], columns):
             return None
         try:
-            found = [
+            chosen = [
                 _Pages.between(name, index.chunks[group][name], index.places(self._source, group, name), begin, end)
                 for name in columns
             ]
         except UNREADABLE:
             return None
         arrays: dict[str, pa.Array] = {}
-        for together in _by_rows(found):
+        for together in _by_rows(chosen):
             if (decoded := _decoded_together(self._source, together)) is None:
                 return None
             skipped = begin - int(together[0].first[0])
@@ -170,7 +170,7 @@ class PageReader:
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
     def bounds(self, group: int, column: str) -> PageBounds | None:
-        """What the file says of the pages of a column in a row group; None for nothing, or nothing that makes sense.
+        """Return the bounds of the pages of a column in a row group; None without any, or for senseless ones.
 
         Only where a seal proves that it is what was written: a wrong bound would leave out rows.
         """
@@ -181,9 +181,9 @@ class PageReader:
                 return None
             begin, indexes = self._sealed
             first = index.places(self._source, group, column).first
-            told = CompactReader(indexes[chunk.bounds_at - begin :][: chunk.bounds_length]).struct()
-            empty, lower, upper = told[1], told[2], told[3]
-            nulls = np.array(told[5], np.int64) if 5 in told else np.diff(first)
+            column_index = CompactReader(indexes[chunk.bounds_at - begin :][: chunk.bounds_length]).struct()
+            empty, lower, upper = column_index[1], column_index[2], column_index[3]
+            nulls = np.array(column_index[5], np.int64) if 5 in column_index else np.diff(first)
             if not len(empty) == len(lower) == len(upper) == len(nulls) == len(first) - 1:
                 return None
             return PageBounds(first, _unless(empty, lower), _unless(empty, upper), nulls)
@@ -196,13 +196,13 @@ class PageReader:
         if index is None or not _have_pages(index.chunks[group], columns):
             return []
         try:
-            found = [
+            chosen = [
                 _Pages.of(name, index.chunks[group][name], index.places(self._source, group, name), rows)
                 for name in columns
             ]
         except UNREADABLE:
             return []
-        return found if sum(pages.spared for pages in found) >= _WORTH_ROWS * len(found) else []
+        return chosen if sum(pages.spared for pages in chosen) >= _WORTH_ROWS * len(chosen) else []
 
     def _index(self, spared: int) -> _PageIndex | None:
         """Where the file's pages are; None when that is not known, and not worth a look to spare so many values."""
@@ -218,17 +218,17 @@ class PageReader:
     @cached_property
     def _read_index(self) -> _PageIndex | None:
         try:
-            found = _page_index(read_footer(self._source))
+            index = _page_index(read_footer(self._source))
         except UNREADABLE:
             return None
         with _lock:
-            if found.cost <= _indexes.maxsize:
-                _indexes[self._key] = found
-        return found
+            if index.cost <= _indexes.maxsize:
+                _indexes[self._key] = index
+        return index
 
 
 def _have_pages(chunks: dict[str, _Chunk], columns: Sequence[str]) -> bool:
-    """Whether pages of ``columns`` are decoded alone; one whose values repeat others may be of any size in memory."""
+    """Return whether pages of ``columns`` are decoded alone; a page of repeated values may take any memory."""
     return all(name in chunks and _PREFIXED not in chunks[name].metadata[2] for name in columns)
 
 
@@ -240,13 +240,13 @@ def _page_index(footer: Struct) -> _PageIndex:
     elements = {element[4]: Raw(element.raw) for element in _flat_elements(footer[2])}
     groups: list[dict[str, _Chunk]] = []
     for group in footer[4]:
-        found: dict[str, _Chunk] = {}
+        chunks: dict[str, _Chunk] = {}
         for chunk in group[1]:
             path: list[bytes] = chunk[3][3] if 3 in chunk else []
             if 4 in chunk and 1 not in chunk and len(path) == 1 and path[0] in elements:
                 places = chunk[4], chunk[5], chunk.get(6, 0), chunk.get(7, 0)
-                found[path[0].decode()] = _Chunk(elements[path[0]], chunk[3], *places)
-        groups.append(found)
+                chunks[path[0].decode()] = _Chunk(elements[path[0]], chunk[3], *places)
+        groups.append(chunks)
     return _PageIndex(tuple(group[3] for group in footer[4]), tuple(groups))
 
 
@@ -276,14 +276,14 @@ class _Places:
 
 def _places_of(source: Source, chunk: _Chunk, count: int) -> _Places:
     """Where the pages of a chunk of ``count`` rows are. Raises one of UNREADABLE."""
-    told = _locations(read_at(source, chunk.index_at, chunk.index_length))
-    found = _Places(told[:, 0], told[:, 1], np.append(told[:, 2], count))
-    ends = found.offsets + found.lengths
-    begins = np.append(found.offsets[1:], chunk.begin + chunk.metadata[7])
-    steps = found.first[1:] - found.first[:-1]
-    if found.first[0] != 0 or int(steps.min()) < 0 or not np.array_equal(begins, ends):
+    locations = _locations(read_at(source, chunk.index_at, chunk.index_length))
+    places = _Places(locations[:, 0], locations[:, 1], np.append(locations[:, 2], count))
+    ends = places.offsets + places.lengths
+    begins = np.append(places.offsets[1:], chunk.begin + chunk.metadata[7])
+    steps = places.first[1:] - places.first[:-1]
+    if places.first[0] != 0 or int(steps.min()) < 0 or not np.array_equal(begins, ends):
         raise ValueError("the pages of an offset index are not one after the other")
-    return found
+    return places
 
 
 def _locations(index: bytes) -> Rows:
@@ -300,13 +300,13 @@ def _locations(index: bytes) -> Rows:
         if tokens is not None and bool((tokens.reshape(count, _TOKENS)[:, ::2] == _BETWEEN).all()):
             numbers = tokens.reshape(count, _TOKENS)[:, 1::2]
             return (numbers >> 1) ^ -(numbers & 1)
-    told = CompactReader(index).struct()[1]
-    return np.array([[one[1], one[2], one.get(3, 0)] for one in told], np.int64)
+    locations = CompactReader(index).struct()[1]
+    return np.array([[location[1], location[2], location.get(3, 0)] for location in locations], np.int64)
 
 
 def _few_varints(index: bytes, at: int, count: int) -> Rows:
     """The ``count`` numbers of variable length that begin there. Raises IndexError when there are not so many."""
-    found = []
+    numbers = []
     for _ in range(count):
         number = index[at]
         at += 1
@@ -318,8 +318,8 @@ def _few_varints(index: bytes, at: int, count: int) -> Rows:
                 at += 1
             number |= byte << shift
             at += 1
-        found.append(number)
-    return np.array(found, np.int64)
+        numbers.append(number)
+    return np.array(numbers, np.int64)
 
 
 def _many_varints(index: bytes, at: int, count: int) -> Rows | None:
@@ -333,8 +333,8 @@ def _many_varints(index: bytes, at: int, count: int) -> Rows | None:
     if within.max() > _LONGEST_VARINT:
         return None
     parts = (data[: ends[-1] + 1] & 127).astype(np.int64) << (7 * within)
-    found: Rows = np.add.reduceat(parts, starts)
-    return found
+    numbers: Rows = np.add.reduceat(parts, starts)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,7 @@ class _Pages:
         return int(self.places.first[-1] - self.lengths.sum())
 
     def read(self, source: Source) -> _Piece | None:
-        """What they hold; None when that is other rows than their index says."""
+        """Return their rows; None when these are other rows than their index says."""
         places = [
             *zip(self.places.offsets[self.numbers].tolist(), self.places.lengths[self.numbers].tolist(), strict=True)
         ]
@@ -415,27 +415,27 @@ class _Piece:
 
 @lru_cache(4_096)
 def _described(kind: int, encodings: tuple[int, ...], path: tuple[bytes, ...], codec: int) -> Raw:
-    """What metadata of a chunk begins with, which columns of many files share."""
+    """Return the first fields of a chunk's metadata, which columns of many files share."""
     return encode_struct({1: Int32(kind), 2: [*map(Int32, encodings)], 3: [*path], 4: Int32(codec)})
 
 
-def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:
+def _by_rows(columns: Sequence[_Pages]) -> list[list[_Pages]]:
     """Columns whose pages hold the same rows, as those of our files mostly do, together."""
     together: dict[tuple[bytes, bytes], list[_Pages]] = {}
-    for pages in found:
+    for pages in columns:
         together.setdefault((pages.first.tobytes(), pages.lengths.tobytes()), []).append(pages)
     return list(together.values())
 
 
 def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dict[str, pa.Array] | None:
     """The values of ``rows`` of columns whose pages hold the same rows; None when pages hold others than is said."""
-    found = _decoded_together(source, columns)
-    if found is None:
+    decoded = _decoded_together(source, columns)
+    if decoded is None:
         return None
     lengths, first = columns[0].lengths, columns[0].first
     at = np.searchsorted(first, rows, side="right") - 1
     places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
-    return {name: values.take(places) for name, values in found.items()}
+    return {name: values.take(places) for name, values in decoded.items()}
 
 
 def _decoded_together(source: Source, columns: Sequence[_Pages]) -> dict[str, pa.Array] | None:
@@ -455,12 +455,12 @@ def _decoded_together(source: Source, columns: Sequence[_Pages]) -> dict[str, pa
     ]
     if packed := parquet.long_texts(repeated, 0, BATCH_BYTES // count):
         parquet = WholeFile(file, **options, read_dictionary=packed)
-    found = parquet.read(parquet.schema_arrow.names)
-    return {pages.name: found.column(n).combine_chunks() for n, pages in enumerate(columns)}
+    decoded = parquet.read(parquet.schema_arrow.names)
+    return {pages.name: decoded.column(n).combine_chunks() for n, pages in enumerate(columns)}
 
 
 def _rows_in_pages(pages: bytes, lengths: Sequence[int]) -> list[int]:
-    """Values of each page by its own header, which are rows, since no column holds lists; none where one is no data."""
+    """Return the values of each page by its header: rows, as no column holds lists; none where a page has no data."""
     begins = [0, *accumulate(lengths[:-1])]
     try:
         return [_rows_of_page(pages, begin) for begin in begins]

@@ -64,7 +64,7 @@ def open_writer(
     """
     given = {name: value for name, value in options.items() if name != FILTER_SIZES}
     given["use_dictionary"] = dictionary_columns(rows, allowed=given.get("use_dictionary", True))
-    sizes = {name: FilterSize(**one) for name, one in options.get(FILTER_SIZES, {}).items() if name in columns.names}
+    sizes = {name: FilterSize(**size) for name, size in options.get(FILTER_SIZES, {}).items() if name in columns.names}
     filters = {name: {"ndv": size.values(group_rows), "fpp": size.rate} for name, size in sizes.items()}
     return pq.ParquetWriter(sink, columns, **FORMAT, **given, bloom_filter_options=filters or None)
 
@@ -100,7 +100,7 @@ class SealedSink:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Return whether it was closed."""
         return bool(self._sink.closed)
 
     def write(self, data: bytes) -> int:
@@ -205,9 +205,9 @@ def statistics_of(
 
     ``foreign`` None: the file is ours, with the columns of ``schema``.
     """
-    found = foreign or _own_columns(metadata, schema)
-    plan = _without_bounds(compute_statistics_plan(schema, properties), found)
-    return _statistics(metadata, plan, found.fields, nans)
+    columns = foreign or _own_columns(metadata, schema)
+    plan = _without_bounds(compute_statistics_plan(schema, properties), columns)
+    return _statistics(metadata, plan, columns.fields, nans)
 
 
 def _own_columns(metadata: pq.FileMetaData, schema: Schema) -> ForeignColumns:
@@ -221,9 +221,9 @@ def _own_columns(metadata: pq.FileMetaData, schema: Schema) -> ForeignColumns:
     return ForeignColumns({**fields, **parts}, silent=opaque.keys())
 
 
-def _without_bounds(plan: Mapping[int, StatisticsCollector], found: ForeignColumns) -> dict[int, StatisticsCollector]:
-    changed = {number: _in_mode(plan[number], MetricModeTypes.COUNTS) for number in found.unbounded if number in plan}
-    changed |= {number: _in_mode(plan[number], MetricModeTypes.NONE) for number in found.silent if number in plan}
+def _without_bounds(plan: Mapping[int, StatisticsCollector], columns: ForeignColumns) -> dict[int, StatisticsCollector]:
+    changed = {number: _in_mode(plan[number], MetricModeTypes.COUNTS) for number in columns.unbounded if number in plan}
+    changed |= {number: _in_mode(plan[number], MetricModeTypes.NONE) for number in columns.silent if number in plan}
     return {**plan, **changed}
 
 
@@ -235,22 +235,26 @@ def _in_mode(column: StatisticsCollector, most: MetricModeTypes) -> StatisticsCo
 def _statistics(
     metadata: pq.FileMetaData, plan: Mapping[int, StatisticsCollector], mapping: Mapping[str, int], nans: NanCounter
 ) -> dict[str, Any]:
-    numbers = {number: one for number, one in plan.items() if isinstance(one.iceberg_type, _NUMBERS) and _is_bound(one)}
+    numbers = {
+        number: collector
+        for number, collector in plan.items()
+        if isinstance(collector.iceberg_type, _NUMBERS) and _is_bound(collector)
+    }
     unreadable = _columns_of_other_texts(metadata, mapping, plan)
     counted = {number: _in_mode(plan[number], MetricModeTypes.COUNTS) for number in (*numbers, *unreadable)}
     statistics = data_file_statistics_from_parquet_metadata(metadata, {**plan, **counted}, dict(mapping))
     for column in statistics.column_aggregates.values():
         _shorten(column)
-    found = statistics.to_serialized_dict()
+    serialized = statistics.to_serialized_dict()
     for number, (least, most) in ranges_of(metadata, mapping, numbers).items():
-        found["lower_bounds"][number] = _number_bytes(numbers[number].iceberg_type, least)
-        found["upper_bounds"][number] = _number_bytes(numbers[number].iceberg_type, most)
+        serialized["lower_bounds"][number] = _number_bytes(numbers[number].iceberg_type, least)
+        serialized["upper_bounds"][number] = _number_bytes(numbers[number].iceberg_type, most)
     for untrusted in _columns_without_bounds(metadata, mapping):
-        found["lower_bounds"].pop(untrusted, None)
-        found["upper_bounds"].pop(untrusted, None)
-    counted = found["value_counts"]
-    found["nan_value_counts"] = {column: nans.found[column] for column in nans.found if column in counted}
-    return found
+        serialized["lower_bounds"].pop(untrusted, None)
+        serialized["upper_bounds"].pop(untrusted, None)
+    counted = serialized["value_counts"]
+    serialized["nan_value_counts"] = {column: nans.found[column] for column in nans.found if column in counted}
+    return serialized
 
 
 def _number_bytes(kind: PrimitiveType, number: int) -> bytes:
@@ -266,7 +270,11 @@ def _columns_of_other_texts(
     metadata: pq.FileMetaData, mapping: Mapping[str, int], plan: Mapping[int, StatisticsCollector]
 ) -> set[int]:
     """String columns of which a bound is not UTF-8, as Spark lets them be: a bound of Iceberg is, so they get none."""
-    texts = {number for number, one in plan.items() if isinstance(one.iceberg_type, StringType) and _is_bound(one)}
+    texts = {
+        number
+        for number, collector in plan.items()
+        if isinstance(collector.iceberg_type, StringType) and _is_bound(collector)
+    }
     return {
         mapping[column.path_in_schema]
         for column in _chunks(metadata)
@@ -292,14 +300,14 @@ def ranges_of(
 
     From the row groups that have bounds. ``mapping``: field id by the column's path.
     """
-    found: dict[int, tuple[int, int]] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     for column in _chunks(metadata):
         number = mapping[column.path_in_schema]
         if number in wanted and column.is_stats_set and column.statistics.has_min_max:
-            least, most = (_whole(one) for one in (column.statistics.min_raw, column.statistics.max_raw))
-            low, high = found.get(number, (least, most))
-            found[number] = min(low, least), max(high, most)
-    return found
+            least, most = (_whole(bound) for bound in (column.statistics.min_raw, column.statistics.max_raw))
+            low, high = ranges.get(number, (least, most))
+            ranges[number] = min(low, least), max(high, most)
+    return ranges
 
 
 def _whole(raw: int | bytes) -> int:

@@ -170,7 +170,7 @@ def _internal(column: pa.Array, row: int) -> Any:
 
 @dataclass(frozen=True)
 class SortKeys:
-    """What rows are sorted by: a column for each key, and the direction of each."""
+    """The keys of a sort: a column and a direction each."""
 
     table: pa.Table
     directions: tuple[str, ...]

@@ -137,7 +137,7 @@ def write_vector(
     Source: the Puffin specification of Apache Iceberg, blob type ``deletion-vector-v1``.
     """
     blob = encode_vector(positions)
-    told = {
+    description = {
         "type": "deletion-vector-v1",
         "fields": [_POSITION_COLUMN_ID],
         "snapshot-id": -1,
@@ -146,7 +146,7 @@ def write_vector(
         "length": len(blob),
         "properties": {REFERENCED_FILE: file.path, "cardinality": str(len(positions))},
     }
-    footer = json.dumps({"blobs": [told], "properties": {"created-by": "Skipstone"}}).encode()
+    footer = json.dumps({"blobs": [description], "properties": {"created-by": "Skipstone"}}).encode()
     end = struct.pack("<ii", len(footer), 0)
     content = b"".join([MAGIC_BYTES, blob, MAGIC_BYTES, footer, end, MAGIC_BYTES])
     with closing(spec.access.open(path).new_output(path).create(overwrite=False)) as sink:

@@ -96,7 +96,7 @@ def deletions_of(file: DataFileDescription) -> Deletions | None:
 
 def deleted_positions(file: DataFileDescription, *, own: bool = False) -> Positions:
     """Rows of ``file`` that position deletes and deletion vectors name, ascending; ``own``: only those of its own."""
-    deletes = [one for one in file.deletes if one.content == POSITION_CONTENT and (one.is_own or not own)]
+    deletes = [delete for delete in file.deletes if delete.content == POSITION_CONTENT and (delete.is_own or not own)]
     return Deletions(file.path, deletes, {}).positions
 
 
@@ -117,7 +117,7 @@ class Projection:
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
         self._physical = physical.schema
         self._names = self._names_by_id()
-        require_whole(file.path, self._physical, [one for one in self.columns if isinstance(one, NestedField)])
+        require_whole(file.path, self._physical, [column for column in self.columns if isinstance(column, NestedField)])
         self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
         self.deletions = physical.deletions
 
@@ -145,13 +145,15 @@ class Projection:
         if batch is None or number not in self._names:
             constant = self._constant(number, target)
             return pa.repeat(constant, count) if constant.is_valid else nulls(count, target)
-        found = batch.column(batch.schema.get_field_index(self._names[number]))
-        if found.type == target:
-            return found
+        values = batch.column(batch.schema.get_field_index(self._names[number]))
+        if values.type == target:
+            return values
         field = self.schema.find_field(number)
         if isinstance(field.field_type, Opaque):
-            return whole_values(found, field.field_type)
-        return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
+            return whole_values(values, field.field_type)
+        return (
+            values.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
+        )
 
     @cached_property
     def repeated_bytes(self) -> int:
@@ -161,14 +163,14 @@ class Projection:
         return sum(_size(self._constant(number, self._arrow[number].type)) for number in lacking)
 
     def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
-        """What a column that the file does not hold is in all its rows: its partition value, else its default."""
+        """Return the value of a column that the file does not hold: the partition value, else the default."""
         default = self.schema.find_field(number).initial_default
         value = dict(self.file.constants).get(number, default)
         return default_scalar(value, target)
 
     def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
-        one = batch.select([self._names[field.field_id]])
-        projected = to_requested_schema(Schema(field), self._file_schema, one)
+        selected = batch.select([self._names[field.field_id]])
+        projected = to_requested_schema(Schema(field), self._file_schema, selected)
         return projected.column(0).cast(target)
 
     @cached_property
@@ -186,14 +188,16 @@ class Projection:
 
     def _names_by_id(self) -> dict[int, str]:
         """Physical column names by field id; files without ids go by the table's name mapping."""
-        found = {number: field.name for field in self._physical if (number := field_id(field)) is not None}
-        if found:
-            return found
+        names = {number: field.name for field in self._physical if (number := field_id(field)) is not None}
+        if names:
+            return names
         if self._mapping is None:
             raise BadData(
                 Reason.SOURCE_UNREADABLE, f"{self.file.path} has no field ids and the table has no name mapping."
             )
-        numbers = {name: one.field_id for one in self._mapping for name in one.names if one.field_id is not None}
+        numbers = {
+            name: mapped.field_id for mapped in self._mapping for name in mapped.names if mapped.field_id is not None
+        }
         return {numbers[name]: name for name in self._physical.names if name in numbers}
 
 
@@ -254,15 +258,15 @@ def _live_rows(
         else extra[column.name]()
         for column in projection.columns
     ]
-    found = batch_of(arrays, projection.output, count)
-    spend(found.nbytes)
+    rows = batch_of(arrays, projection.output, count)
+    spend(rows.nbytes)
     if projection.deletions is not None:
         keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
         spend(sum(key.nbytes for key in keys.values()))
         live = projection.deletions.live_rows(positions, keys)
-        found = found if live is None else found.filter(live)
-    if found.num_rows:
-        yield found
+        rows = rows if live is None else rows.filter(live)
+    if rows.num_rows:
+        yield rows
 
 
 def _inherited(file: DataFileDescription, number: int, stored: pa.Array, positions: Positions) -> pa.Array:

@@ -126,7 +126,7 @@ _WHOLE: Mapping[str, Callable[[DataFileDescription, Sequence[str], Positions | N
 
 
 def is_read_whole(file: DataFileDescription) -> bool:
-    """Whether ``file`` has a format that is read from its start to its end, without row groups to choose among."""
+    """Return whether ``file`` has a format without row groups, which is read from its start to its end."""
     return file.file_format in _WHOLE
 
 
@@ -169,7 +169,7 @@ class OpenDataFile:
         return statistics.min_raw, statistics.max_raw
 
     def chunk(self, column: str, group: int) -> pq.ColumnChunkMetaData | None:
-        """What the footer says of a column of simple type in a row group; None when the file does not hold it."""
+        """Return the metadata of a column of simple type in a row group; None when the file does not hold it."""
         leaf = self._leaf(column)
         return None if leaf is None else self._parquet.metadata.row_group(group).column(leaf)
 
@@ -200,11 +200,11 @@ class OpenDataFile:
             yield from _read_group(opened, group, positions)
 
     def has_deleted(self, group: int) -> bool:
-        """Whether deletes may take rows of a row group."""
-        found = self.deletions
-        if found is None or found.is_by_value:
-            return found is not None
-        first, end = np.searchsorted(found.positions, self._starts[group : group + 2])
+        """Return whether deletes may take rows of a row group."""
+        deletions = self.deletions
+        if deletions is None or deletions.is_by_value:
+            return deletions is not None
+        first, end = np.searchsorted(deletions.positions, self._starts[group : group + 2])
         return bool(first < end)
 
     @cached_property
@@ -266,7 +266,7 @@ class _Open:
 
 
 def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column in ``kind`` keeps its bounds as canonical keys of type ``wanted`` are kept."""
+    """Return whether a column in ``kind`` keeps its bounds as canonical keys of type ``wanted`` are kept."""
     if pa.types.is_signed_integer(kind):
         return bool(pa.types.is_signed_integer(wanted))
     micros = pa.types.is_timestamp(kind) and kind.unit == "us"
@@ -275,16 +275,16 @@ def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
     projection, decoding = file.projection, file.decoding
-    start, end = (int(one) for one in file.rows)
+    start, end = (int(bound) for bound in file.rows)
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
         for first in range(0, len(wanted), BATCH_ROWS):
             yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group, decoding)
         return
-    for found in _by_pages(file, group, names, wanted - start):
-        yield from live_rows(projection, found, wanted[: found.num_rows], group, decoding)
-        wanted = wanted[found.num_rows :]
+    for page_rows in _by_pages(file, group, names, wanted - start):
+        yield from live_rows(projection, page_rows, wanted[: page_rows.num_rows], group, decoding)
+        wanted = wanted[page_rows.num_rows :]
     if not len(wanted):
         return
     # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
@@ -302,15 +302,15 @@ def _by_pages(file: _Open, group: int, names: Sequence[str], rows: Positions) ->
     if pages is None or (len(rows) > BATCH_ROWS and not pages.spare(group, names, rows)):
         return
     for start in range(0, len(rows), BATCH_ROWS):
-        found = pages.read_packed(group, names, rows[start : start + BATCH_ROWS])
-        if found is None:
+        packed = pages.read_packed(group, names, rows[start : start + BATCH_ROWS])
+        if packed is None:
             return
-        yield from unpacked(found, file.decoding.batch_bytes)
+        yield from unpacked(packed, file.decoding.batch_bytes)
 
 
 @dataclass(frozen=True)
 class _Common:
-    """What descriptions of one table's files share."""
+    """The common parts of descriptions of one table's files."""
 
     schema_json: str
     name_mapping_json: str | None
@@ -338,24 +338,24 @@ def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> Da
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:
     deletes = files.applying_deletes(file.file_id)
-    described = tuple(_describe_delete(one, files.schema, file.access) for one in deletes)
+    described = tuple(_describe_delete(delete, files.schema, file.access) for delete in deletes)
     return replace(file, deletes=described) if deletes else file
 
 
-def _describe_delete(one: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
-    delete = one.file
-    is_equality = delete.content == DataFileContent.EQUALITY_DELETES
-    ids = tuple(delete.equality_ids or ()) if is_equality else ()
-    kinds = tuple(_comparable(schema, number, delete.file_path) for number in ids)
+def _describe_delete(delete: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
+    file = delete.file
+    is_equality = file.content == DataFileContent.EQUALITY_DELETES
+    ids = tuple(file.equality_ids or ()) if is_equality else ()
+    kinds = tuple(_comparable(schema, number, file.file_path) for number in ids)
     return DeleteDescription(
-        path=delete.file_path,
-        content=int(delete.content),
-        file_format=delete.file_format.value,
+        path=file.file_path,
+        content=int(file.content),
+        file_format=file.file_format.value,
         equality_ids=ids,
         equality_kinds=kinds,
-        is_own=one.is_own,
+        is_own=delete.is_own,
         access=access,
-        place=one.place,
+        place=delete.place,
     )
 
 
@@ -363,12 +363,12 @@ def _comparable(schema: Schema, number: int, path: str) -> IcebergType:
     """The type of the column ``number``. Raises BadData (DELETES_UNSUPPORTED) for one whose values do not compare."""
     field = next((field for field in schema.fields if field.field_id == number), None)
     if field is None:
-        said = f"a column with field id {number}, which is not at the top of the schema any more"
+        shown = f"a column with field id {number}, which is not at the top of the schema any more"
     elif not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
-        said = f"column {field.name!r} of type {field.field_type}"
+        shown = f"column {field.name!r} of type {field.field_type}"
     else:
         return field.field_type
-    message = f"the equality delete file {path} deletes by {said}; compact the table with another engine first."
+    message = f"the equality delete file {path} deletes by {shown}; compact the table with another engine first."
     raise BadData(Reason.DELETES_UNSUPPORTED, message)
 
 

@@ -40,7 +40,7 @@ class ChunkSource:
     """An open Parquet file that chunks are copied from."""
 
     def __init__(self, source: Source) -> None:
-        """Raises one of UNREADABLE for what is no plain Parquet file, or damaged."""
+        """Raises one of UNREADABLE for what is not a plain Parquet file, or damaged."""
         self.source = source
         self.footer = read_footer(source)
         self.elements = elements_by_column(self.footer[2])
@@ -58,20 +58,20 @@ class ChunkSource:
 
     @property
     def is_known(self) -> bool:
-        """Whether all of the file means the same under the name of another writer."""
+        """Return whether all of the file means the same under the name of another writer."""
         plain = 7 in self.footer and 8 not in self.footer
         return plain and _WRITERS.match(bytes(self.footer.get(6, b""))) is not None
 
     def chunks(self, group: int) -> dict[str, list[Struct]]:
         """The chunks of a row group by their column at the top of the schema."""
-        found: dict[str, list[Struct]] = {}
+        by_column: dict[str, list[Struct]] = {}
         for chunk in self.groups[group][1]:
-            found.setdefault(chunk[3][3][0].decode(), []).append(chunk)
-        return found
+            by_column.setdefault(chunk[3][3][0].decode(), []).append(chunk)
+        return by_column
 
 
 class SplicedLayout:
-    """What files of one schema and one set of options have in common. Made once per task."""
+    """The layout of files of one schema and one set of options. Made once per task."""
 
     def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
         """``options``: see ``open_writer``."""
@@ -93,8 +93,8 @@ class SplicedLayout:
         with open_writer(sink, rows.schema, self._options, rows, rows.num_rows) as writer:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
-        found = sink.getvalue()
-        encoded = ChunkSource(pa.BufferReader(found))
+        content = sink.getvalue()
+        encoded = ChunkSource(pa.BufferReader(content))
         if sum(group[3] for group in encoded.groups[:1]) != rows.num_rows:
             raise ValueError(f"{rows.num_rows} rows were not encoded as one row group")  # the rest would be lost
         return encoded
@@ -113,7 +113,7 @@ class SplicedLayout:
         )
 
     def _is_alike(self, name: str, theirs: Sequence[Struct], ours: Sequence[Struct]) -> bool:
-        """Whether a column of another file says the same of itself, or can only be copied and fits as it is."""
+        """Return whether a column of another file says the same of itself, or can only be copied and fits as it is."""
         if _raw(theirs) == _raw(ours):
             return True
         if name not in self._opaque or not theirs:
@@ -126,13 +126,15 @@ class SplicedLayout:
 
     def footer(self, groups: list[Any], rows: int, others: Mapping[str, Sequence[Struct]]) -> bytes:
         """The footer of a file of these row groups. ``others``: what it says of some columns in place of the usual."""
-        said: dict[int, Any] = {3: rows, 4: groups}
+        fields: dict[int, Any] = {3: rows, 4: groups}
         if others:
             below = [others.get(name, elements) for name, elements in self._elements.items()]
             elements = [*self._footer[2][:1], *chain.from_iterable(below)]
-            said[2] = [Raw(one.raw) for one in elements]
-            said[7] = [Raw(self._footer[7][0].raw) for one in elements if not one.get(5)]  # the order of each leaf
-        return with_fields(self._footer.raw, said)
+            fields[2] = [Raw(element.raw) for element in elements]
+            fields[7] = [
+                Raw(self._footer[7][0].raw) for element in elements if not element.get(5)
+            ]  # the order of each leaf
+        return with_fields(self._footer.raw, fields)
 
 
 class _Origin(NamedTuple):
@@ -173,7 +175,7 @@ class SplicedFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no row group: there is no file then."""
+        """Return whether it has no row group: there is no file then."""
         return not self._groups
 
     def append(self, rows: pa.Table) -> None:
@@ -192,11 +194,15 @@ class SplicedFile:
             self._nans.count(fresh)
             encoded = self._layout.encode(fresh)
             replaced = set(fresh.column_names)
-            origins |= {name: [_Origin(encoded, one) for one in found] for name, found in encoded.chunks(0).items()}
+            origins |= {
+                name: [_Origin(encoded, chunk) for chunk in sources] for name, sources in encoded.chunks(0).items()
+            }
         kept = [field.name for field in self._layout.columns if field.name not in replaced]
-        self._others |= {name: found for name, found in self._layout.copied_as(source).items() if name in kept}
+        self._others |= {name: elements for name, elements in self._layout.copied_as(source).items() if name in kept}
         self._nans.count_in(source.parquet, group, [self._layout.columns.field(name) for name in kept])
-        self._append([one for found in origins.values() for one in found], int(source.groups[group][3]))
+        self._append(
+            [origin for column_origins in origins.values() for origin in column_origins], int(source.groups[group][3])
+        )
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes.
@@ -204,7 +210,7 @@ class SplicedFile:
         The footer is of our making, so Arrow reads it from the storage before anybody relies on the file. Raises
         OSError when the storage does not hold what was written.
         """
-        indexed = [[self._indexed(one) for one in moved] for _, moved in self._groups]
+        indexed = [[self._indexed(chunk) for chunk in moved] for _, moved in self._groups]
         groups = [_row_group(rows, moved, chunks) for (rows, moved), chunks in zip(self._groups, indexed, strict=True)]
         footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups), self._others)
         end = seal_of(footer) + footer + TAIL.pack(len(footer), MAGIC)
@@ -224,16 +230,16 @@ class SplicedFile:
             if size != self._at + tail:
                 raise OSError(f"{self.path} has {size} bytes in the storage, {self._at + tail} were written")
             try:
-                found = read_metadata(stream)
+                footer = read_metadata(stream)
             except DamagedFileError as error:
                 raise OSError(f"{self.path} is not in the storage as it was written: {error}") from error
         rows = sum(rows for rows, _ in self._groups)
-        if (found.num_rows, found.num_row_groups) != (rows, len(self._groups)):
-            raise OSError(f"{self.path} says {found.num_rows} rows in the storage, {rows} were written")
-        return found
+        if (footer.num_rows, footer.num_row_groups) != (rows, len(self._groups)):
+            raise OSError(f"{self.path} says {footer.num_rows} rows in the storage, {rows} were written")
+        return footer
 
     def _append(self, origins: Sequence[_Origin], rows: int) -> None:
-        self._groups.append((rows, [self._move(one.source.source, one.chunk) for one in origins]))
+        self._groups.append((rows, [self._move(origin.source.source, origin.chunk) for origin in origins]))
 
     def _move(self, source: Source, chunk: Struct) -> _Moved:
         sink, metadata = self._sink, chunk[3]
@@ -256,12 +262,12 @@ class SplicedFile:
             return {8: unsealed(metadata) or None, 14: None, 15: None}
         self._sink.write(sealed.content)
         self._at += len(sealed.content)
-        return {8: sealed.said, 14: self._at - len(sealed.content), 15: Int32(len(sealed.content))}
+        return {8: sealed.key_values, 14: self._at - len(sealed.content), 15: Int32(len(sealed.content))}
 
-    def _indexed(self, one: _Moved) -> Raw:
+    def _indexed(self, moved: _Moved) -> Raw:
         """A chunk's entry in the footer; its indexes are written here."""
-        fields: dict[int, Any] = {2: 0, 3: one.metadata}
-        for number, index in ((4, one.offset_index), (6, one.column_index)):
+        fields: dict[int, Any] = {2: 0, 3: moved.metadata}
+        for number, index in ((4, moved.offset_index), (6, moved.column_index)):
             if index:
                 self._sink.write(index)
                 fields |= {number: self._at, number + 1: Int32(len(index))}
@@ -270,20 +276,20 @@ class SplicedFile:
 
 
 def _row_group(rows: int, moved: Sequence[_Moved], chunks: list[Raw]) -> Raw:
-    metadata = [CompactReader(one.metadata).struct() for one in moved]
+    metadata = [CompactReader(chunk.metadata).struct() for chunk in moved]
     return encode_struct(
         {
             1: chunks,
-            2: sum(one[6] for one in metadata),
+            2: sum(struct[6] for struct in metadata),
             3: rows,
             5: _begin(metadata[0]),
-            6: sum(one[7] for one in metadata),
+            6: sum(struct[7] for struct in metadata),
         }
     )
 
 
 def _is_same_field(theirs: Struct, ours: Struct) -> bool:
-    """Whether a column of another file has the same name and field id, and no nulls where ours has none."""
+    """Return whether a column of another file has the same name and field id, and no nulls where ours has none."""
     return all(theirs.get(number) == ours.get(number) for number in (4, 9)) and theirs[3] <= ours[3] <= 1
 
 
@@ -292,12 +298,12 @@ def _raw(elements: Sequence[Struct]) -> list[bytes]:
 
 
 def _is_plain(chunk: Struct) -> bool:
-    """Whether a chunk lies in the file, is not encrypted and says how many nulls it has."""
+    """Return whether a chunk lies in the file, is not encrypted and says how many nulls it has."""
     return not any(field in chunk for field in _ELSEWHERE) and 3 in chunk[3].get(12, {})
 
 
 def _has_filter(metadata: Struct) -> bool:
-    """Whether a chunk has a bloom filter that says how long it is."""
+    """Return whether a chunk has a bloom filter that says how long it is."""
     return 14 in metadata and 15 in metadata
 
 
@@ -331,5 +337,7 @@ def _page_index(source: Source, chunk: Struct, shift: int) -> tuple[bytes, bytes
 def _shifted(index: bytes, shift: int) -> Raw:
     """An offset index of pages that lie ``shift`` further on."""
     locations = CompactReader(index).struct()[1]
-    pages = [encode_struct({1: one[1] + shift, 2: Int32(one[2]), 3: one.get(3, 0)}) for one in locations]
+    pages = [
+        encode_struct({1: location[1] + shift, 2: Int32(location[2]), 3: location.get(3, 0)}) for location in locations
+    ]
     return with_fields(index, {1: pages})

@@ -138,7 +138,7 @@ class WrittenFile:
 
 
 def write_spec(table: Table, run_id: str, *, lineage: bool = False) -> WriteSpec:
-    """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order.
+    """Return the settings of tasks of ``run_id`` for ``table``: current schema, default spec and sort order.
 
     ``lineage``: for rows that were in other files of the table before, and keep their ids.
     """
@@ -182,7 +182,7 @@ class _Open:
 
 @lru_cache(maxsize=16)
 def _shape(schema_json: str, spec_json: str, sort_json: str) -> tuple[Schema, PartitionSpec, SortOrder, pa.Schema]:
-    """What all writers of a task share: a merge opens one for each file."""
+    """Return the parts that all writers of a task share: a merge opens a writer for each file."""
     schema = Schema.model_validate_json(schema_json)
     spec, sort = PartitionSpec.model_validate_json(spec_json), SortOrder.model_validate_json(sort_json)
     return schema, spec, sort, arrow_schema(schema)
@@ -258,23 +258,26 @@ class DataFileWriter:
 
     @property
     def layout(self) -> SplicedLayout:
-        """What spliced files look like."""
+        """Return the layout of spliced files."""
         return _layout(self._spec.schema_json, json.dumps(self._spec.parquet_options))
 
     @property
     def sorts(self) -> bool:
-        """Whether rows are sorted within a row group."""
+        """Return whether rows are sorted within a row group."""
         return bool(self._sort.fields)
 
     @cached_property
     def lineage_columns(self) -> frozenset[str]:
         """Columns with the lineage of rows. A null in one means something else in every file: chunks are not copied."""
-        return frozenset(one.name for one in self._columns if field_id(one) in (ROW_ID, LAST_UPDATED))
+        return frozenset(column.name for column in self._columns if field_id(column) in (ROW_ID, LAST_UPDATED))
 
     @cached_property
     def partition_columns(self) -> frozenset[str]:
         """Columns at the top of the schema that partition values are made of."""
-        at = [self._schema.accessor_for_field(one.source_id).position for one in self._partitioning.fields]
+        at = [
+            self._schema.accessor_for_field(partition_field.source_id).position
+            for partition_field in self._partitioning.fields
+        ]
         return frozenset(self._schema.fields[position].name for position in at)
 
     @property
@@ -293,7 +296,7 @@ class DataFileWriter:
         for batch in rows:
             for part in _slices(self._conform(pa.Table.from_batches([batch])), self.flush_bytes):
                 taken.append(part)
-                if sum(one.nbytes for one in taken) >= self.flush_bytes:
+                if sum(piece.nbytes for piece in taken) >= self.flush_bytes:
                     self._append(file, taken)
                     taken = []
         if taken:
@@ -324,7 +327,7 @@ class DataFileWriter:
         return pa.Table.from_arrays(arrays, schema=self._columns)
 
     def _default(self, table: pa.Table, wanted: pa.Field) -> pa.Scalar | None:
-        """What a column has in rows that come without it; None: null."""
+        """Return the value of a column in rows that come without it; None: null."""
         value = None if wanted.name in table.column_names else self._schema.find_field(wanted.name).write_default
         return None if value is None else default_scalar(value, wanted.type)
 
@@ -388,7 +391,7 @@ class DataFileWriter:
         return rows.take(self.sort_keys(rows).order()) if self.sorts else rows
 
     def sort_keys(self, rows: pa.Table) -> SortKeys:
-        """What rows are sorted by where the writer sorts."""
+        """Return the sort keys, if the writer sorts."""
         return SortKeys.of(rows, self._sort, self._schema)
 
     def in_order(self, rows: pa.Table) -> pa.Table:
@@ -442,8 +445,8 @@ def _column(table: pa.Table, wanted: pa.Field, default: pa.Scalar | None = None)
     absent = nulls(count, wanted.type) if default is None else pa.repeat(default, count)
     column = table.column(position) if position >= 0 else pa.chunked_array([absent])
     if not wanted.nullable and column.null_count:
-        said = "is missing" if position < 0 else f"is null in {column.null_count} rows"
-        raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {said}.")
+        fault = "is missing" if position < 0 else f"is null in {column.null_count} rows"
+        raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {fault}.")
     return column if column.type == wanted.type else column.cast(wanted.type)
 
 

@@ -56,10 +56,10 @@ def key_hashes(keys: Sequence[pa.Array], storages: Sequence[str]) -> _Hashes:
     hashes: _Hashes = np.full(len(keys[0]), _SEED, np.uint32)
     with np.errstate(over="ignore"):
         for key, storage in zip(keys, storages, strict=True):
-            found = _hashed(key, storage, hashes)
+            hashed = _hashed(key, storage, hashes)
             if key.null_count:
-                found = np.where(pc.is_null(key).to_numpy(zero_copy_only=False), hashes, found)
-            hashes = found
+                hashed = np.where(pc.is_null(key).to_numpy(zero_copy_only=False), hashes, hashed)
+            hashes = hashed
     return hashes
 
 
@@ -75,8 +75,8 @@ def _hashed(key: pa.Array, storage: str, seeds: _Hashes) -> _Hashes:
 
 def _plain(key: pa.Array, kind: pa.DataType) -> npt.NDArray[np.int32 | np.int64]:
     numbers = key.cast(kind) if pa.types.is_boolean(key.type) else key.view(kind)
-    found: npt.NDArray[np.int32 | np.int64] = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
-    return found
+    filled: npt.NDArray[np.int32 | np.int64] = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    return filled
 
 
 def _unscaled(key: pa.Array) -> Int64s:

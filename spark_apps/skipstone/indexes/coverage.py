@@ -95,7 +95,7 @@ def read_covers(index: IndexTable) -> pa.Table:
 
 
 def _read_cover_file(index: IndexTable, file: IndexFile) -> pa.Table:
-    """What is in a cover file now; one that holds what was decoded before is not decoded again."""
+    """Return the rows of a cover file; known content is not decoded again."""
     with index.table.io.new_input(file.path).open() as stream:
         if file.size > _SMALL_BYTES:
             return _decoded(stream)
@@ -117,10 +117,10 @@ def read_index(catalog: Catalog, identifier: Identifier, table_uuid: str) -> tup
     except (FileNotFoundError, ValidationError, ValueError) as error:  # metadata that is gone, or no metadata
         raise UnreadableIndex(identifier, error) from error
     try:
-        found = None if table is None else open_index(table)
-        if found is None or found.stored.table_uuid != table_uuid:
+        index = None if table is None else open_index(table)
+        if index is None or index.stored.table_uuid != table_uuid:
             return None, COVER_SCHEMA.empty_table()
-        return found, read_covers(found)
+        return index, read_covers(index)
     except Exception as error:
         raise UnreadableIndex(identifier, error) from error
 
@@ -139,8 +139,8 @@ def cover_files(files: FileSet, covers: pa.Table) -> Coverage:
 
 
 def _numpy(values: pa.ChunkedArray) -> npt.NDArray[np.generic]:
-    found: npt.NDArray[np.generic] = values.to_numpy()
-    return found
+    array: npt.NDArray[np.generic] = values.to_numpy()
+    return array
 
 
 def next_file_id(index: IndexTable, covers: pa.Table) -> int:
@@ -167,22 +167,22 @@ def see_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: F
     """
     identifier = index_identifier(warehouse, ref, index)
     try:
-        found, covers = read_index(catalog, identifier, files.table_uuid)
-        damage = _damage(identifier, found)
+        index_table, covers = read_index(catalog, identifier, files.table_uuid)
+        damage = _damage(identifier, index_table)
     except UnreadableIndex as error:
         reason = Reason.INDEX_DAMAGED if error.is_damaged else Reason.STORAGE_UNAVAILABLE
         state = replace(_counts(files, _nothing(files), index), exists=True)
         return SeenIndex(_with_problem(state, Misfit(reason, f"{error}; it counts as empty")))
-    if found is None:
+    if index_table is None:
         return SeenIndex(_with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index)))
-    state = _counts(files, cover_files(files, sound_covers(found, covers, damage)), index, found)
-    problem = definition_problem(files.schema, found.stored) or _damage_problem(damage)
-    return SeenIndex(_with_problem(state, problem), found, covers)
+    state = _counts(files, cover_files(files, sound_covers(index_table, covers, damage)), index, index_table)
+    problem = definition_problem(files.schema, index_table.stored) or _damage_problem(damage)
+    return SeenIndex(_with_problem(state, problem), index_table, covers)
 
 
-def _damage(identifier: Identifier, found: IndexTable | None) -> tuple[DamagedFile, ...]:
+def _damage(identifier: Identifier, index_table: IndexTable | None) -> tuple[DamagedFile, ...]:
     try:
-        return find_damage(found) if found else ()
+        return find_damage(index_table) if index_table else ()
     except OSError as error:
         raise UnreadableIndex(identifier, error) from error
 
@@ -210,10 +210,10 @@ def _with_problem(state: IndexState, problem: Misfit | None) -> IndexState:
     return state if problem is None else replace(state, degraded=problem.reason, message=problem.message)
 
 
-def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTable | None = None) -> IndexState:
+def _counts(files: FileSet, coverage: Coverage, index: IndexRef, index_table: IndexTable | None = None) -> IndexState:
     segments = segment_coverage(files, coverage)
-    missing = [one.segment for one in segments if not one.is_synced]
-    failed = {} if found is None else failed_segments(found)
+    missing = [segment.segment for segment in segments if not segment.is_synced]
+    failed = {} if index_table is None else failed_segments(index_table)
     shown = [(segment, failed[segment]) for segment in missing if segment in failed]
     records = files.files["records"].to_numpy()
     return IndexState(
@@ -228,14 +228,14 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTab
         files_covered=int(coverage.covered.sum()),
         rows_live=int(records.sum()),
         rows_covered=int(records[coverage.covered].sum()),
-        entries=sum(file.records for file in found.entries) if found else 0,
-        bytes=sum(file.size for file in (*found.entries, *found.covers)) if found else 0,
-        rows_to_merge=sum(run.rows for run in plan_run_merge(sorted_runs(found.entries))) if found else 0,
+        entries=sum(file.records for file in index_table.entries) if index_table else 0,
+        bytes=sum(file.size for file in (*index_table.entries, *index_table.covers)) if index_table else 0,
+        rows_to_merge=sum(run.rows for run in plan_run_merge(sorted_runs(index_table.entries))) if index_table else 0,
         synced_sequence_number=synced_up_to(segments),
-        exists=found is not None,
+        exists=index_table is not None,
         degraded=Reason.SEGMENTS_FAILED if shown else None,
         message=f"segment {shown[0][0]}: {shown[0][1]}" if shown else "",
-        metadata=MetadataMark() if found is None else metadata_mark(found.table),
+        metadata=MetadataMark() if index_table is None else metadata_mark(index_table.table),
     )
 
 

@@ -43,8 +43,8 @@ def find_damage(index: IndexTable, files: Sequence[IndexFile] | None = None) -> 
     """
     schema = entry_schema(index.definition)
     looked_at = index.entries if files is None else files
-    found = ((file, _problem(index.table.io, file, schema)) for file in looked_at)
-    return tuple(DamagedFile(file.path, problem) for file, problem in found if problem)
+    problems = ((file, _problem(index.table.io, file, schema)) for file in looked_at)
+    return tuple(DamagedFile(file.path, problem) for file, problem in problems if problem)
 
 
 def _problem(io: FileIO, file: IndexFile, schema: pa.Schema) -> str | None:
@@ -71,7 +71,7 @@ def _footer_problem(tail: bytes, records: int, schema: pa.Schema) -> str | None:
 
 
 def is_fully_readable(io: FileIO, path: str) -> bool:
-    """Whether the storage gives every byte of a file: what cannot be read from those is damaged, not out of reach."""
+    """Return whether the storage gives every byte of a file: a failure to parse these bytes is then damage."""
     try:
         with io.new_input(path).open() as stream:
             while stream.read(_CHUNK_BYTES):
@@ -83,7 +83,7 @@ def is_fully_readable(io: FileIO, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """What has to leave an index because some entry files are damaged.
+    """The files that have to leave an index because some entry files are damaged.
 
     ``entries``: all entry files of the commits that wrote the damaged ones, since entries without coverage are of no
     use. ``is_covered``: one boolean per cover row, whether its entries stay.
@@ -100,14 +100,14 @@ def plan_withdrawal(index: IndexTable, covers: pa.Table, damage: Sequence[Damage
     size together, whichever commits lie between them, so other commits may have entries in it: these go as well, since
     the files that they are of are built again. Where a range is not known, everything goes.
     """
-    paths, commits = {one.path for one in damage}, _commits(index.entries)
+    paths, commits = {file.path for file in damage}, _commits(index.entries)
     ids = covers["file_id"].to_numpy()
     ranges = [_file_ids(index, files) for files in commits]
-    known = [one for one in ranges if one is not None]
+    known = [span for span in ranges if span is not None]
     if len(known) < len(ranges):
         return Withdrawal(index.entries, np.zeros(len(ids), np.bool_))
     lost = {number for number, files in enumerate(commits) if any(file.path in paths for file in files)}
-    while more := {n for n, one in enumerate(known) if n not in lost and any(_meet(one, known[m]) for m in lost)}:
+    while more := {n for n, span in enumerate(known) if n not in lost and any(_meet(span, known[m]) for m in lost)}:
         lost |= more
     gone = np.zeros(len(ids), np.bool_)
     for number in lost:
@@ -117,14 +117,14 @@ def plan_withdrawal(index: IndexTable, covers: pa.Table, damage: Sequence[Damage
 
 def _commits(entries: Sequence[IndexFile]) -> list[list[IndexFile]]:
     """Entry files by the commit that wrote them."""
-    found: dict[tuple[int, int], list[IndexFile]] = {}
+    by_commit: dict[tuple[int, int], list[IndexFile]] = {}
     for file in entries:
-        found.setdefault((file.level, file.sequence), []).append(file)
-    return list(found.values())
+        by_commit.setdefault((file.level, file.sequence), []).append(file)
+    return list(by_commit.values())
 
 
-def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+def _meet(first: tuple[int, int], other: tuple[int, int]) -> bool:
+    return first[0] <= other[1] and other[0] <= first[1]
 
 
 def _file_ids(index: IndexTable, files: Sequence[IndexFile]) -> tuple[int, int] | None:

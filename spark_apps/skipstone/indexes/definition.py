@@ -90,11 +90,14 @@ class EntryColumn:
 
 
 def entry_columns(definition: IndexDefinition) -> dict[int, EntryColumn]:
-    """What entries hold of the table's columns, by field id: keys in index order, then included values."""
-    keys = {one.field_id: EntryColumn(key_name(i), one.storage_type, True) for i, one in enumerate(definition.columns)}  # noqa: FBT003
+    """Return the columns of entries by field id of the table: keys in index order, then included values."""
+    keys = {
+        column.field_id: EntryColumn(key_name(i), column.storage_type, True)  # noqa: FBT003
+        for i, column in enumerate(definition.columns)
+    }
     values = {
-        one.field_id: EntryColumn(value_name(i), compared_storage(one.storage_type), False)  # noqa: FBT003
-        for i, one in enumerate(definition.included)
+        column.field_id: EntryColumn(value_name(i), compared_storage(column.storage_type), False)  # noqa: FBT003
+        for i, column in enumerate(definition.included)
     }
     return {**keys, **values}
 
@@ -149,8 +152,8 @@ def _index_column(schema: Schema, name: str, spec_field: str) -> IndexColumn:
     storage = (storage_type if spec_field == _COLUMNS else value_storage_type)(field.field_type)
     if storage is None:
         unfit = "has no keys" if spec_field == _COLUMNS else "cannot be included"
-        said = f"column {name!r} is a {field.field_type}, which {unfit}"
-        message = f"{said}; create the index again with columns of simple types"
+        problem = f"column {name!r} is a {field.field_type}, which {unfit}"
+        message = f"{problem}; create the index again with columns of simple types"
         raise _bad(spec_field, Reason.COLUMN_TYPE_UNSUPPORTED, message)
     return IndexColumn(field.field_id, storage)
 
@@ -285,8 +288,8 @@ def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
 def _from_json(text: str) -> tuple[tuple[IndexColumn, ...], tuple[str, ...]]:
     """The columns and their names."""
     described = json.loads(text)
-    columns = tuple(IndexColumn(int(one["fieldId"]), str(one["type"])) for one in described)
-    return columns, tuple(str(one["name"]) for one in described)
+    columns = tuple(IndexColumn(int(column["fieldId"]), str(column["type"])) for column in described)
+    return columns, tuple(str(column["name"]) for column in described)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class FoundIndex:
 
     @cached_property
     def columns(self) -> dict[int, EntryColumn]:
-        """What entries hold, by field id of the table: keys in index order, then included values."""
+        """Return the columns of entries by field id of the table: keys in index order, then included values."""
         return entry_columns(self.index.definition)
 
     @property
@@ -125,11 +125,11 @@ class FoundIndex:
         return {number: column for number, column in self.columns.items() if column.is_key}
 
     def serves(self, test: Test) -> bool:
-        """Whether the test narrows the first column: else the index would be read from end to end."""
+        """Return whether the test narrows the first column: else the index would be read from end to end."""
         return bounds_leading(test, self.index.definition.field_ids[0])
 
     def serves_part(self, test: Test) -> bool:
-        """Whether it serves some part of a test that needs several indexes."""
+        """Return whether it serves some part of a test that needs several indexes."""
         parts = test.parts if isinstance(test, AllTests | AnyTest) else ()
         return any(self.serves(part) or self.serves_part(part) for part in parts)
 
@@ -210,9 +210,9 @@ def find_indexes(
     ``heads``: what is known of them, if they need not be as they are now.
     """
     loaded = heads.load(catalog, table, namespace) if heads else _load_heads(catalog, table, namespace)
-    found = [_find(head, files) for head in loaded]
-    usable = tuple(one for one in found if isinstance(one, FoundIndex))
-    return usable, tuple(one for one in found if isinstance(one, IndexProblem))
+    indexes = [_find(head, files) for head in loaded]
+    usable = tuple(index for index in indexes if isinstance(index, FoundIndex))
+    return usable, tuple(index for index in indexes if isinstance(index, IndexProblem))
 
 
 def first_fields(catalog: Catalog, table: Table, namespace: str | None = None) -> frozenset[int]:
@@ -220,13 +220,13 @@ def first_fields(catalog: Catalog, table: Table, namespace: str | None = None) -
 
     Raises what the catalog raises.
     """
-    found: set[int] = set()
+    fields: set[int] = set()
     for identifier in _listed(catalog, table.name(), namespace):
         index = load_index_table(catalog, identifier)
         stored = None if index is None else stored_definition(index.properties)
         if stored is not None and stored.table_uuid == str(table.metadata.table_uuid):
-            found.add(stored.definition.field_ids[0])
-    return frozenset(found)
+            fields.add(stored.definition.field_ids[0])
+    return frozenset(fields)
 
 
 def _listed(catalog: Catalog, table: Identifier, namespace: str | None) -> list[Identifier]:
@@ -261,7 +261,7 @@ def _find(head: _Head, files: FileSet) -> FoundIndex | IndexProblem:
 
 @dataclass(frozen=True)
 class _Content:
-    """What one metadata location of an index table holds. Not the table itself: its credentials grow old."""
+    """The content of one metadata location of an index table, without the table: its credentials expire."""
 
     stored: StoredDefinition
     files: FileSet
@@ -294,7 +294,7 @@ def _open(table: Table, table_uuid: str) -> tuple[IndexTable, _Content] | None:
 def _read_content(table: Table) -> _Content:
     index = open_index(table)
     if index is None:
-        raise ValueError(f"{table.metadata_location} is no index table")
+        raise ValueError(f"{table.metadata_location} is not an index table")
     return _Content(
         index.stored, index.files, index.entries, index.covers, read_covers(index), KnownBounds(index.files)
     )
@@ -302,12 +302,12 @@ def _read_content(table: Table) -> _Content:
 
 def _covered_files(index: IndexTable, files: FileSet, covers: pa.Table) -> CoveredFiles:
     key = (index.table.metadata_location, files.table_uuid, files.snapshot_id)
-    found = _coverages.get(key, lambda: cover_snapshot(files, covers))
-    return found if found.digest == files.digest else cover_snapshot(files, covers)
+    coverage = _coverages.get(key, lambda: cover_snapshot(files, covers))
+    return coverage if coverage.digest == files.digest else cover_snapshot(files, covers)
 
 
 def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
-    """What ``covers`` say of ``files``; of a file that the snapshot lists twice nothing, as an entry means one file."""
+    """Return the ``files`` in ``covers``, but those that the snapshot lists twice, as an entry means one file."""
     known = cover_files(files, covers)
     coverage = _once(known)
     ordinal_of = np.full(int(coverage.file_ids.max(initial=-1)) + 1, -1, np.int64)

@@ -117,8 +117,8 @@ def physical_keys(raw: Sequence[object], storage: str) -> pa.Array:
     """Physical values of a Parquet file, None among them, as stored keys. Texts need not be UTF-8, as in Spark."""
     target = arrow_type(storage)
     if pa.types.is_decimal(target):
-        if any(isinstance(one, int) for one in raw):  # those of few digits are integers in Parquet
-            raw = [one.to_bytes(8, "big", signed=True) if isinstance(one, int) else one for one in raw]
+        if any(isinstance(value, int) for value in raw):  # those of few digits are integers in Parquet
+            raw = [value.to_bytes(8, "big", signed=True) if isinstance(value, int) else value for value in raw]
         return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
     return pa.array(raw, _plain_type(target)).view(target)
 
@@ -127,18 +127,20 @@ def encoded_keys(raw: Sequence[bytes | None], storage: str) -> pa.Array:
     """Values as Parquet writes a single one, None among them, as stored keys. Raises ValueError for what is none."""
     target = arrow_type(storage)
     if pa.types.is_boolean(target):
-        return physical_keys([None if one is None else one != b"\0" for one in raw], storage)
+        return physical_keys([None if value is None else value != b"\0" for value in raw], storage)
     if pa.types.is_decimal(target) or pa.types.is_string(target) or pa.types.is_binary(target):
         return physical_keys(raw, storage)
-    if any(one is not None and 8 * len(one) != target.bit_width for one in raw):
+    if any(value is not None and 8 * len(value) != target.bit_width for value in raw):
         raise ValueError(f"a {storage} has {target.bit_width} bits")
-    return physical_keys([None if one is None else int.from_bytes(one, "little", signed=True) for one in raw], storage)
+    return physical_keys(
+        [None if value is None else int.from_bytes(value, "little", signed=True) for value in raw], storage
+    )
 
 
 def python_keys(stored: pa.Array) -> list[object]:
     """Stored keys as Python holds and orders them, whatever they are: texts as bytes, dates and times as numbers."""
-    found: list[object] = stored.view(_plain_type(stored.type)).to_pylist()
-    return found
+    keys: list[object] = stored.view(_plain_type(stored.type)).to_pylist()
+    return keys
 
 
 def stored_key(value: object, stored_type: pa.DataType) -> pa.Scalar:
@@ -164,7 +166,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def is_exact(kind: IcebergType) -> bool:
-    """Whether a stored key says which value it was: not for floats, whose zeros are one key and so are their NaNs."""
+    """Return whether a stored key tells its value: keys of floats do not, as all zeros, and all NaNs, are one key."""
     return storage_type(kind) not in (None, "double")
 
 

@@ -104,21 +104,21 @@ def plan_test(node: Node, schema: Schema, side: str = "") -> Test:
     return _test(node, types, negated=False)
 
 
-def says_all(node: Node, schema: Schema) -> bool:
-    """Whether the test of a predicate leaves nothing of it out: what cannot be told of a column is not in a test."""
+def is_tested_whole(node: Node, schema: Schema) -> bool:
+    """Return whether the test of a predicate covers all of it: a test leaves out what columns cannot decide."""
     types = {str(ColumnRef("", field.name)): (field.field_id, field.field_type) for field in schema.fields}
-    return _says_all(node, types, negated=False)
+    return _is_tested_whole(node, types, negated=False)
 
 
 _Types = Mapping[str, tuple[int, IcebergType]]
 
 
-def _says_all(node: Node, types: _Types, *, negated: bool) -> bool:
+def _is_tested_whole(node: Node, types: _Types, *, negated: bool) -> bool:
     match node:
         case Not():
-            return _says_all(node.inner, types, negated=not negated)
+            return _is_tested_whole(node.inner, types, negated=not negated)
         case And() | Or():
-            return all(_says_all(part, types, negated=negated) for part in node.parts)
+            return all(_is_tested_whole(part, types, negated=negated) for part in node.parts)
         case _:
             return not isinstance(_test(node, types, negated=negated), Maybe)
 
@@ -182,7 +182,7 @@ def _list_test(node: InList, types: _Types) -> Test:
     """One set of points, made at once: lists may be long."""
     if isinstance(node.operand, Constant):
         equal = (Comparison("=", node.operand, value) for value in node.values)
-        return any_of(tuple(_comparison_test(one, types, negated=False) for one in equal))
+        return any_of(tuple(_comparison_test(equality, types, negated=False) for equality in equal))
     field_id, kind = types[str(node.operand)]
     values = [constant.value for constant in node.values]
     known = list[object](values) if _are_own(values, kind) else _equal_to(values, kind)
@@ -192,7 +192,7 @@ def _list_test(node: InList, types: _Types) -> Test:
 
 
 def _are_own(values: list[Value], kind: IcebergType) -> bool:
-    """Whether values are all such as a column holds, without a look at each by the rules for others."""
+    """Return whether values are all such as a column holds, without a look at each by the rules for others."""
     if isinstance(kind, IntegerType | LongType):
         return all(type(value) is int and abs(value) < _PLAIN_INTEGERS for value in values)
     return isinstance(kind, StringType) and all(isinstance(value, str) for value in values)
@@ -358,7 +358,7 @@ def narrowed_columns(test: Test) -> frozenset[int]:
 
 
 def bounds_leading(test: Test, field_id: int) -> bool:
-    """Whether the test narrows the column ``field_id``: only then is a sorted index faster than a scan."""
+    """Return whether the test narrows the column ``field_id``: only then is a sorted index faster than a scan."""
     match test:
         case Points() | Range() | Null():
             return test.field_id == field_id and not (isinstance(test, Null) and not test.expected)

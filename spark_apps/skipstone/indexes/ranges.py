@@ -64,7 +64,7 @@ class KnownBounds:
         return len(self._of)
 
     def column(self, column: BoundsColumn) -> _Column | None:
-        """What is known of a column; None when nothing is."""
+        """Return the known ends of a column; None when none is known."""
         key = (column.field_id, column.storage)
         if key not in self._columns:
             self._columns[key] = _column(self._of, column)
@@ -84,8 +84,8 @@ def files_that_may_match(test: Test, files: Bounded | KnownBounds, columns: Mapp
         case AnyTest():
             return reduce(np.logical_or, [files_that_may_match(part, known, columns) for part in test.parts])
         case Points() | Range() | Null():
-            found = columns.get(test.field_id)
-            bounds = None if found is None else known.column(found)
+            column = columns.get(test.field_id)
+            bounds = None if column is None else known.column(column)
             return np.ones(len(known), np.bool_) if bounds is None else _leaf_mask(test, bounds)
 
 
@@ -105,8 +105,8 @@ def _column(files: Bounded, column: BoundsColumn) -> _Column | None:
     except KeyError:
         return None
     lower, upper = (
-        _Ends(one if column.storage is None else stored_keys(one, column.storage))
-        for one in (bounds.lower, bounds.upper)
+        _Ends(bound if column.storage is None else stored_keys(bound, column.storage))
+        for bound in (bounds.lower, bounds.upper)
     )
     nulls, values = bounds.null_count, bounds.value_count
     return _Column(_true_or_unknown(pc.greater(nulls, 0)), _true_or_unknown(pc.not_equal(nulls, values)), lower, upper)
@@ -147,8 +147,8 @@ class _Ends:
         """Which ends compare so with ``key``, unknown ones included."""
         keys = pa.repeat(key, 1)
         if self.texts is not None:
-            found = _ARROW[operator](self.texts, keys.view(pa.binary())[0])
-            return np.asarray(pc.fill_null(found, pa.scalar(value=True)).to_numpy(zero_copy_only=False), np.bool_)
+            passes = _ARROW[operator](self.texts, keys.view(pa.binary())[0])
+            return np.asarray(pc.fill_null(passes, pa.scalar(value=True)).to_numpy(zero_copy_only=False), np.bool_)
         mask = np.ones(len(self.known), np.bool_)
         mask[self.known] = _NUMPY[operator](self.values[self.known], _as_numpy(keys)).astype(np.bool_)
         return mask
@@ -172,8 +172,8 @@ def _as_numpy(values: pa.Array) -> npt.NDArray[np.generic]:
         values = values.cast(pa.int8())
     if pa.types.is_decimal(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
         objects = python_keys(values)
-        filler = next((one for one in objects if one is not None), None)
-        return np.array([filler if one is None else one for one in objects] + [None], dtype=object)[:-1]
+        filler = next((item for item in objects if item is not None), None)
+        return np.array([filler if item is None else item for item in objects] + [None], dtype=object)[:-1]
     numbers: npt.NDArray[np.generic] = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return numbers
 

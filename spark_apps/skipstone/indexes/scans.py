@@ -42,8 +42,8 @@ def scan_entries(
             groups = _groups(_FORMAT.make_fragment(stream), schema, condition)
             for batch in opened.batches(schema.names, groups):
                 rows = pa.Table.from_batches([batch])
-                found = (rows if condition is None else rows.filter(condition)).select(columns)
-                yield from (one for one in found.to_batches() if one.num_rows)
+                passing = (rows if condition is None else rows.filter(condition)).select(columns)
+                yield from (part for part in passing.to_batches() if part.num_rows)
     except (OSError, pa.ArrowInvalid) as error:
         raise UnreadableIndexFile(path, error) from error
 
@@ -54,10 +54,10 @@ def _groups(fragment: ds.ParquetFileFragment, schema: pa.Schema, condition: pc.E
     return [group.id for group in chosen.row_groups]
 
 
-def schema_problem(found: pa.Schema, wanted: pa.Schema) -> str | None:
-    """Why a file of schema ``found`` holds no entries of schema ``wanted`` (a clause), or None."""
+def schema_problem(schema: pa.Schema, wanted: pa.Schema) -> str | None:
+    """Why a file of ``schema`` holds no entries of schema ``wanted`` (a clause), or None."""
     for field in wanted:
-        position = found.get_field_index(field.name)
-        if position < 0 or found.field(position).type != field.type:
+        position = schema.get_field_index(field.name)
+        if position < 0 or schema.field(position).type != field.type:
             return f"has no column {field.name} of type {field.type}"
     return None

@@ -74,7 +74,7 @@ class IndexTable:
 
     @property
     def definition(self) -> IndexDefinition:
-        """What the index is of."""
+        """Return the columns of the index."""
         return self.stored.definition
 
     @property
@@ -111,19 +111,19 @@ def open_index(table: Table) -> IndexTable | None:
     if stored is None:
         return None
     files = read_file_set(table)
-    found = _index_files(files)
+    index_files = _index_files(files)
     return IndexTable(
         table=table,
         stored=stored,
         files=files,
-        entries=tuple(file for file in found if file.kind == ENTRY),
-        covers=tuple(file for file in found if file.kind == COVER),
+        entries=tuple(file for file in index_files if file.kind == ENTRY),
+        covers=tuple(file for file in index_files if file.kind == COVER),
     )
 
 
 def _index_files(files: FileSet) -> list[IndexFile]:
     distinct, of_files = files.partitions()
-    partitions = [_index_partition(one.values) for one in distinct]
+    partitions = [_index_partition(partition.values) for partition in distinct]
     columns = files.files.select(["path", "size", "records", "segment"]).to_pydict()
     rows = zip(of_files.tolist(), *columns.values(), strict=True)
     return [
@@ -135,7 +135,7 @@ def _index_files(files: FileSet) -> list[IndexFile]:
 def _index_partition(values: Sequence[object]) -> tuple[str, int, int | None]:
     """Kind, level and bucket."""
     kind, level, *bucket = values
-    return str(kind), int(str(level)), next((int(str(one)) for one in bucket if one is not None), None)
+    return str(kind), int(str(level)), next((int(str(number)) for number in bucket if number is not None), None)
 
 
 def load_index_table(catalog: Catalog, identifier: Identifier) -> Table | None:
@@ -149,21 +149,21 @@ def load_index_table(catalog: Catalog, identifier: Identifier) -> Table | None:
 def find_index(catalog: Catalog, identifier: Identifier, *, table_uuid: str) -> IndexTable | None:
     """The index of the table ``table_uuid``, or None when it is absent or made for another table."""
     table = load_index_table(catalog, identifier)
-    found = None if table is None else open_index(table)
-    return found if found is not None and found.stored.table_uuid == table_uuid else None
+    index = None if table is None else open_index(table)
+    return index if index is not None and index.stored.table_uuid == table_uuid else None
 
 
 def reopen_index(catalog: Catalog, index: IndexTable) -> IndexTable:
     """The index's newest snapshot. Raises DependencyUnavailable when the index table is gone."""
-    found = find_index(catalog, index.identifier, table_uuid=index.stored.table_uuid)
-    if found is None:
+    newest = find_index(catalog, index.identifier, table_uuid=index.stored.table_uuid)
+    if newest is None:
         raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, f"the index table {index.name} was dropped meanwhile")
-    return found
+    return newest
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewIndex:
-    """What a new index table is made from."""
+    """The parts of a new index table."""
 
     identifier: Identifier
     definition: IndexDefinition
@@ -176,13 +176,13 @@ def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
     """Create an empty index table; one that another run made meanwhile is taken when it is the same index.
 
     A table of the same owner that was made for another table or definition is purged first: it is derived data.
-    Raises BadSpec (RESOURCE_CONFLICT) when the name belongs to a table that is no index.
+    Raises BadSpec (RESOURCE_CONFLICT) when the name belongs to a table that is not an index.
     """
     _purge_outdated(catalog, new)
     make_namespace(catalog, new.identifier[:-1])
     opened = open_index(_create_or_load(catalog, new))
     if opened is None:
-        message = f"{'.'.join(new.identifier)} exists and is no index table; rename or drop it"
+        message = f"{'.'.join(new.identifier)} exists and is not an index table; rename or drop it"
         raise BadSpec(Reason.RESOURCE_CONFLICT, message)
     return opened
 
@@ -196,8 +196,8 @@ def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
             properties={**_storage_properties(new.definition), **_identity_properties(new)},
         )
     except TableAlreadyExistsError as error:
-        if (found := load_index_table(catalog, new.identifier)) is not None:
-            return found
+        if (table := load_index_table(catalog, new.identifier)) is not None:
+            return table
         # SQL catalogs take every refusal of a new row for a table that is there.
         raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "the catalog refused it") from error
 

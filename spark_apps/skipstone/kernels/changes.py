@@ -67,7 +67,7 @@ class ChangeSlice:
     stored: StoredFile | None = None
 
     def source(self) -> Any:
-        """What a Parquet reader takes."""
+        """Return the input for a Parquet reader."""
         if self.content is not None:
             return pa.BufferReader(self.content)
         return self.stored.open(buffering=0) if self.stored else self.path
@@ -96,12 +96,12 @@ class SortRule:
 
     @property
     def refuses(self) -> bool:
-        """Whether no key may stand twice."""
+        """Return whether no key may stand twice."""
         return self.sequence is None and self.repeated is RepeatedKeys.REFUSED
 
     @property
     def keeps_all(self) -> bool:
-        """Whether all rows of a key are kept."""
+        """Return whether all rows of a key are kept."""
         return self.repeated in (RepeatedKeys.EACH, RepeatedKeys.COMPOSED)
 
 
@@ -154,7 +154,7 @@ def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) ->
     sink = pa.BufferOutputStream()
     _write(table, sink)
     content = sink.getvalue().to_pybytes()
-    one = ChangeSlice(
+    change_slice = ChangeSlice(
         path=storage.where(path),
         rows=table.num_rows,
         keyed=keyed,
@@ -165,12 +165,14 @@ def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) ->
         others=others,
     )
     if len(content) <= CARRIED_BYTES:
-        return replace(one, content=content)
+        return replace(change_slice, content=content)
     storage.keep_content(path, content)
     (entry,) = storage.entries([path])
     if entry is None:
-        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{one.path} was just put and is gone: try again")
-    return replace(one, stored=StoredFile(storage, entry))
+        raise DependencyUnavailable(
+            Reason.STORAGE_UNAVAILABLE, f"{change_slice.path} was just put and is gone: try again"
+        )
+    return replace(change_slice, stored=StoredFile(storage, entry))
 
 
 def last_changes(changes: pa.Table, rule: SortRule) -> SortedChanges:
@@ -214,20 +216,26 @@ def checksum(path: str) -> str:
 
 def verify_slices(slices: Iterable[ChangeSlice]) -> None:
     """Raise BadData (SOURCE_CHANGED) when a materialized file is not the one that was written."""
-    for one in slices:
-        if one.content is not None:
+    for change_slice in slices:
+        if change_slice.content is not None:
             continue
-        if one.stored is not None:
-            if list(one.stored.storage.entries([one.stored.entry.path])) != [one.stored.entry]:
-                raise _changed(one)
+        if change_slice.stored is not None:
+            if list(change_slice.stored.storage.entries([change_slice.stored.entry.path])) != [
+                change_slice.stored.entry
+            ]:
+                raise _changed(change_slice)
             continue
-        path = Path(one.path)
-        if not path.exists() or path.stat().st_size != one.size or checksum(one.path) != one.checksum:
-            raise _changed(one)
+        path = Path(change_slice.path)
+        if (
+            not path.exists()
+            or path.stat().st_size != change_slice.size
+            or checksum(change_slice.path) != change_slice.checksum
+        ):
+            raise _changed(change_slice)
 
 
-def _changed(one: ChangeSlice) -> BadData:
-    return BadData(Reason.SOURCE_CHANGED, f"the materialized source {one.path} changed while it was merged")
+def _changed(change_slice: ChangeSlice) -> BadData:
+    return BadData(Reason.SOURCE_CHANGED, f"the materialized source {change_slice.path} changed while it was merged")
 
 
 class ChangeReader:
@@ -257,8 +265,8 @@ class ChangeReader:
 
     def _held(self, part: SlicePart) -> int:
         """Bytes of the rows of a part, about."""
-        one = self._slices[part.slice]
-        return one.held * (part.stop - part.start) // max(one.rows, 1)
+        change_slice = self._slices[part.slice]
+        return change_slice.held * (part.stop - part.start) // max(change_slice.rows, 1)
 
     def _packed(self, numbers: set[int]) -> list[str]:
         """The columns that are in dictionaries in some of the slices."""
@@ -303,23 +311,23 @@ class ChangeReader:
         return self._open[number]
 
 
-def read_keys(one: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
+def read_keys(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
     """Canonical key columns of the rows of a slice that have a key, in the order of ``keys``."""
-    return _canonical_keys(read_key_rows(one, keys), keys)
+    return _canonical_keys(read_key_rows(change_slice, keys), keys)
 
 
-def read_key_rows(one: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
+def read_key_rows(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
     """The key columns of the rows of a slice that have a key, as the source has them."""
     columns = list(dict.fromkeys(key.source for key in keys))
-    return WholeFile(one.source(), use_threads=True).read(columns).slice(0, one.keyed)
+    return WholeFile(change_slice.source(), use_threads=True).read(columns).slice(0, change_slice.keyed)
 
 
-def first_of_others(one: ChangeSlice, keys: Sequence[BoundKey]) -> Int64s:
+def first_of_others(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> Int64s:
     """For each of the ``others`` of a slice, the number (within the slice) of the row that has its key; ascending."""
     columns = list(dict.fromkeys(key.source for key in keys))
-    rows = WholeFile(one.source(), use_threads=True).read(columns)
-    matcher = KeyMatcher(_canonical_keys(rows.slice(0, one.keyed), keys))
-    return matcher.match(_canonical_keys(rows.slice(one.rows - one.others), keys))
+    rows = WholeFile(change_slice.source(), use_threads=True).read(columns)
+    matcher = KeyMatcher(_canonical_keys(rows.slice(0, change_slice.keyed), keys))
+    return matcher.match(_canonical_keys(rows.slice(change_slice.rows - change_slice.others), keys))
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:
@@ -345,9 +353,9 @@ def _sort_columns(changes: pa.Table, rule: SortRule) -> pa.Table:
 
 def _content(column: pa.ChunkedArray, kind: KeyType | None) -> pa.Array:
     if kind is not None and pa.types.is_dictionary(column.type):
-        one = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-        ranks = pc.rank(canonical(one.dictionary, kind), tiebreaker="dense")
-        return ranks.take(one.indices)
+        array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        ranks = pc.rank(canonical(array.dictionary, kind), tiebreaker="dense")
+        return ranks.take(array.indices)
     if kind is not None:
         return canonical(column, kind)
     return pa.array([repr(value) for value in column.cast(_in_numbers(column.type)).to_pylist()], type=pa.string())

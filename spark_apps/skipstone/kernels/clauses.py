@@ -40,7 +40,7 @@ TOO_LATE = -2
 
 @dataclass(frozen=True)
 class ComposedRows:
-    """What several changes make of rows: row ``numbers[i]`` of ``rows`` are the new values of row i when it is >= 0."""
+    """The rows that several changes make: row ``numbers[i]`` of ``rows`` has the new values of row i if it is >= 0."""
 
     rows: pa.Table
     numbers: Int64s
@@ -77,9 +77,9 @@ def held_rows(source: SourceRows, match: Int64s) -> Matched:
     if not isinstance(source, SpooledRows):
         return Matched(source, match)
     hits = match >= 0
-    found = np.full(len(match), -1, dtype=np.int64)
-    found[hits] = np.arange(np.count_nonzero(hits))
-    return Matched(source.take(pa.array(match[hits])), found)
+    places = np.full(len(match), -1, dtype=np.int64)
+    places[hits] = np.arange(np.count_nonzero(hits))
+    return Matched(source.take(pa.array(match[hits])), places)
 
 
 def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) -> Choice:
@@ -113,14 +113,14 @@ def count_unmatched(plan: MergePlan, source: pa.Table) -> Unmatched:
     delete it; one that stands for others of its key is none, as these may have made what it deletes.
     """
     if plan.kinds is not None:
-        told = source.column(plan.kinds)
-        return Unmatched(*(pc.sum(pc.equal(told, kind)).as_py() or 0 for kind in (DELETE, UPDATE)))
+        kinds = source.column(plan.kinds)
+        return Unmatched(*(pc.sum(pc.equal(kinds, kind)).as_py() or 0 for kind in (DELETE, UPDATE)))
     if not plan.tells_deletes:
         return Unmatched()
     columns = source_columns(source)
-    found = choose_clauses(plan.sure_clauses, columns, source.num_rows)
+    chosen = choose_clauses(plan.sure_clauses, columns, source.num_rows)
     deletes = [n for n, clause in enumerate(plan.sure_clauses) if clause.action is MergeAction.DELETE]
-    is_delete = np.isin(found, deletes)
+    is_delete = np.isin(chosen, deletes)
     is_delete &= choose_clauses(plan.when_not_matched, columns, source.num_rows) == NO_CLAUSE
     if plan.marks_several:
         is_delete &= ~source.column(SEVERAL_COLUMN).to_numpy(zero_copy_only=False)
@@ -128,19 +128,19 @@ def count_unmatched(plan: MergePlan, source: pa.Table) -> Unmatched:
 
 
 def choose_rows(plan: MergePlan, match: Int64s, source: SourceRows, target: Columns) -> Choice:
-    """What becomes of target rows: ``match`` is the row of ``source`` that each matches, negative for none.
+    """Return the clauses of target rows: ``match`` is the row of ``source`` that each matches, negative for none.
 
     ``target``: the columns of these rows that ``chosen_by`` names, keyed ``target.x``. Of long texts of the source few
     are held at once.
     """
     steering = source.select([name for name in _steering(plan) if name in source.column_names])
     most = rows_at_once(steering)
-    found = [np.zeros(0, dtype=np.int16)]
+    choices = [np.zeros(0, dtype=np.int16)]
     for start in range(0, len(match), most):
         columns = {name: column.slice(start, most) for name, column in target.items()}
         held = held_rows(steering, match[start : start + most])
-        found.append(_choose_some(plan, held.match, held.source, columns))
-    return np.concatenate(found)
+        choices.append(_choose_some(plan, held.match, held.source, columns))
+    return np.concatenate(choices)
 
 
 def _choose_some(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:
@@ -284,9 +284,9 @@ def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> p
 def _inserted_column(source: pa.Table, clause: BoundClause, field: pa.Field) -> pa.Array:
     if field.name in clause.values:
         return fitted(source.column(clause.values[field.name]), field)
-    if one := clause.expressions.get(field.name):
-        columns = {f"source.{name}": _chunk(source.column(name)) for name in _read_by(one, "source")}
-        return fitted(compute(one, columns, source.num_rows), field)
+    if expression := clause.expressions.get(field.name):
+        columns = {f"source.{name}": _chunk(source.column(name)) for name in _read_by(expression, "source")}
+        return fitted(compute(expression, columns, source.num_rows), field)
     return _repeated(clause.literals.get(field.name), field, source.num_rows)
 
 
@@ -329,10 +329,10 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
-    for one in _assigned(clause, batch, rows):
-        before = batch.target.column(one.name)
-        if len(one.rows) and not _is_same(before.take(pa.array(one.rows)), one.values):
-            changed[one.name] = replaced_values(changed.get(one.name, before), one.rows, one.values)
+    for assigned in _assigned(clause, batch, rows):
+        before = batch.target.column(assigned.name)
+        if len(assigned.rows) and not _is_same(before.take(pa.array(assigned.rows)), assigned.values):
+            changed[assigned.name] = replaced_values(changed.get(assigned.name, before), assigned.rows, assigned.values)
 
 
 class _Assigned(NamedTuple):
@@ -344,7 +344,7 @@ class _Assigned(NamedTuple):
 
 
 def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[_Assigned]:
-    """What a clause gives ``rows``, for the columns of the batch."""
+    """Yield the values that a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
     kept = kept_columns(batch.source, batch.partial) if batch.partial and clause.present else {}
     for name, origin in clause.values.items():
@@ -352,9 +352,9 @@ def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterato
             given = rows[~kept[origin][batch.match[rows]]] if origin in kept else rows
             taken = pa.array(batch.match[given])
             yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), schema.field(name)))
-    for name, one in clause.expressions.items():
+    for name, expression in clause.expressions.items():
         if name in schema.names:
-            yield _Assigned(name, rows, _computed(one, batch, rows, schema.field(name)))
+            yield _Assigned(name, rows, _computed(expression, batch, rows, schema.field(name)))
     for name, value in clause.literals.items():
         if name in schema.names:
             yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
@@ -385,7 +385,7 @@ def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Arra
 
 
 def _is_same(before: pa.Array, after: pa.Array) -> bool:
-    """Whether all values are the same for sure. Arrow takes 0.0 and -0.0 for equal, so floats are not compared."""
+    """Return whether all values are surely the same. Arrow takes 0.0 and -0.0 for equal: floats are not compared."""
     kind = before.type
     return not (pa.types.is_nested(kind) or pa.types.is_floating(kind)) and bool(before.equals(after))
 

@@ -36,7 +36,7 @@ class GroupWork:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactWork:
-    """What one task does. Picklable."""
+    """The work of one task. Picklable."""
 
     write: WriteSpec
     groups: tuple[GroupWork, ...]
@@ -53,7 +53,7 @@ class GroupProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """What became of a group: ``written`` are rows for ``to_data_files``. ``problem``: why nothing was written."""
+    """The result of a group: ``written`` are rows for ``to_data_files``. ``problem``: why nothing was written."""
 
     number: int
     written: tuple[bytes, ...] = ()
@@ -75,8 +75,8 @@ def _attempted(write: WriteSpec, group: GroupWork, task_id: str) -> GroupResult:
         return GroupResult(number=group.number, written=tuple(file.to_row() for file in files), rows=rows)
     except FileNotFoundError as error:
         writer.abort()
-        said = f"a file that the table names cannot be read: {error}"
-        return GroupResult(number=group.number, problem=GroupProblem(Reason.SOURCE_UNREADABLE, said, vanished=True))
+        message = f"a file that the table names cannot be read: {error}"
+        return GroupResult(number=group.number, problem=GroupProblem(Reason.SOURCE_UNREADABLE, message, vanished=True))
     except UserError as error:
         writer.abort()
         return GroupResult(number=group.number, problem=GroupProblem(error.reason, str(error)))
@@ -145,16 +145,16 @@ def _left_to_write(
 
 
 def _chunks(opened: OpenDataFile) -> ChunkSource | None:
-    """What chunks are copied from; None where none can be, or none is worth it."""
+    """Return the source of copied chunks; None where none can be copied, or none is worth it."""
     if isinstance(opened, OpenWholeFile) or max(opened.group_rows, default=0) == 0:
         return None
     if opened.file.size < COPIED_BYTES and max(opened.group_rows) < COPIED_ROWS:
         return None
     try:
-        found = ChunkSource(opened.source)
+        chunks = ChunkSource(opened.source)
     except UNREADABLE:
         return None
-    return found if found.is_known else None
+    return chunks if chunks.is_known else None
 
 
 def _copied(

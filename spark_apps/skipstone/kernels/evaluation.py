@@ -84,11 +84,11 @@ def _in_list(node: InList, columns: Columns) -> Comparable:
     operand = _operand(node.operand, columns)
     if isinstance(operand, pa.Scalar):
         return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
-    found = []
+    matches = []
     for values in _literals(node):
         keys, wanted = _comparable(operand, values)
-        found.append(pc.is_in(keys, value_set=wanted))
-    return pc.if_else(pc.is_valid(operand), reduce(pc.or_, found), pa.scalar(None, pa.bool_()))
+        matches.append(pc.is_in(keys, value_set=wanted))
+    return pc.if_else(pc.is_valid(operand), reduce(pc.or_, matches), pa.scalar(None, pa.bool_()))
 
 
 #: By the identity of a list, which is held so that no other has it: comparing lists takes as long as converting one.

@@ -29,7 +29,7 @@ _STEP = 64 * 1024
 
 
 def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
-    """Whether few enough rows of the file are deleted, before and by this merge, to delete them by position."""
+    """Return whether few enough rows of the file are deleted, before and by this merge, to delete them by position."""
     rows = sum(opened.group_rows)
     lives = sum(int(np.count_nonzero(group.choice < 0)) for group in groups)
     return rows - lives < REWRITE_SHARE * rows
@@ -50,13 +50,13 @@ class FileMarker:
 
         They are those of changed rows and of delete files: of those ``own`` to the data file, or of all of them.
         """
-        found = [deleted_positions(self._opened.file, own=own)]
+        deleted = [deleted_positions(self._opened.file, own=own)]
         for number, group in enumerate(groups):
             if group.is_touched:
                 positions = self._positions(number)
-                found.append(positions[group.choice >= 0])
+                deleted.append(positions[group.choice >= 0])
                 self._write_updated(number, group, positions)
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate(deleted))
 
     def _positions(self, group: int) -> Int64s:
         """Where in the file the live rows of a row group are."""

@@ -66,8 +66,8 @@ class KeyMatcher:
 def _join(codes: Int64s, index: Int64s, step: _Step) -> Int64s:
     if step.pairs is None:
         raise ValueError("the first key column has no pairs")
-    found = _find(step.pairs, codes * step.width + index)
-    return np.where((codes >= 0) & (index >= 0), found, UNMATCHED)
+    places = _find(step.pairs, codes * step.width + index)
+    return np.where((codes >= 0) & (index >= 0), places, UNMATCHED)
 
 
 def _distinct(column: pa.Array) -> tuple[Int64s | pa.Array, Int64s]:
@@ -84,8 +84,8 @@ def _distinct(column: pa.Array) -> tuple[Int64s | pa.Array, Int64s]:
 
 def _lookup(column: pa.Array, values: Int64s | pa.Array) -> Int64s:
     if isinstance(values, np.ndarray):
-        found = _find(values, int64s(column))
-        return np.where(null_rows([column]), UNMATCHED, found) if column.null_count else found
+        places = _find(values, int64s(column))
+        return np.where(null_rows([column]), UNMATCHED, places) if column.null_count else places
     index = pc.index_in(column, value_set=values, skip_nulls=True)
     return np.asarray(pc.fill_null(index, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
 

@@ -62,7 +62,7 @@ class FileWork:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeWork:
-    """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read.
+    """The work of one task. Picklable; all ``slices`` are named, only the parts of its files are read.
 
     ``on_read``: files in which few rows change stay. ``lineage``: rows have ids, which they keep, and files that stay
     get deletion vectors; ``plan`` and ``write`` name the columns for the ids then. ``is_dry``: nothing is written.
@@ -79,7 +79,7 @@ class MergeWork:
 
 @dataclass(frozen=True, kw_only=True)
 class FileResult:
-    """What became of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched.
+    """The result of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched.
 
     ``marked``: it stays, its changed rows are deleted by position. ``rows_copied``: of a file that is rewritten, rows
     that stay as they were.
@@ -97,12 +97,12 @@ class FileResult:
 
     @property
     def touched(self) -> bool:
-        """Whether some row of the file has a source row, or is changed because it has none."""
+        """Return whether some row of the file has a source row, or is changed because it has none."""
         return self.rows_matched > 0 or self.rewritten or self.marked
 
     @property
     def only_read(self) -> bool:
-        """Whether some row of the file has a source row and none changes."""
+        """Return whether some row of the file has a source row and none changes."""
         return self.touched and not (self.rewritten or self.marked)
 
     def source_rows(self) -> Int64s:
@@ -112,7 +112,7 @@ class FileResult:
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What one task did; ``written`` are rows for ``to_data_files``, ``deletes`` for ``to_delete_files``."""
+    """The result of one task; ``written`` are rows for ``to_data_files``, ``deletes`` for ``to_delete_files``."""
 
     files: tuple[FileResult, ...] = ()
     written: tuple[bytes, ...] = ()
@@ -253,29 +253,29 @@ def unmatched_rows(plan: MergePlan, slices: Sequence[ChangeSlice], results: Sequ
     """Numbers (over all slices) of the source rows that matched in no file, ascending; one of each key if the merge
     composes changes.
     """
-    matched = np.zeros(sum(one.rows for one in slices), dtype=bool)
+    matched = np.zeros(sum(change_slice.rows for change_slice in slices), dtype=bool)
     for result in results:
         matched[result.source_rows()] = True
-    for one in slices:
-        if one.others:
-            end = one.base + one.rows
-            stand_for = matched[one.base + first_of_others(one, plan.keys)]
-            matched[end - one.others : end] = stand_for | plan.composes
+    for change_slice in slices:
+        if change_slice.others:
+            end = change_slice.base + change_slice.rows
+            stand_for = matched[change_slice.base + first_of_others(change_slice, plan.keys)]
+            matched[end - change_slice.others : end] = stand_for | plan.composes
     return np.flatnonzero(~matched)
 
 
 def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice], rows: Int64s) -> InsertWork:
     """The work of inserting ``rows`` (numbers over all slices, ascending)."""
-    bases = np.array([one.base for one in slices], dtype=np.int64)
+    bases = np.array([change_slice.base for change_slice in slices], dtype=np.int64)
     numbers = np.searchsorted(bases, rows, side="right") - 1
     picked = tuple((int(n), (rows[numbers == n] - bases[n]).tobytes()) for n in np.unique(numbers))
     return InsertWork(plan=plan, write=write, slices=tuple(slices), rows=picked)
 
 
-def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
-    """Whether some live row of the file has a key of the source, or is changed because it has none."""
-    with open_data_file(one.file) as opened:
-        matches = _match_groups(opened, one, plan, ChangeReader(slices, [key.source for key in plan.keys]))
+def concerns_merge(work: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
+    """Return whether some live row of the file has a key of the source, or is changed because it has none."""
+    with open_data_file(work.file) as opened:
+        matches = _match_groups(opened, work, plan, ChangeReader(slices, [key.source for key in plan.keys]))
         if any((match != UNMATCHED).any() for match in matches):
             return True
         return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
@@ -302,25 +302,27 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
     return inserted, rest
 
 
-def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows: Int64s) -> npt.NDArray[np.bool_]:
+def _have_several(
+    histories: HistoryReader, change_slice: ChangeSlice, number: int, rows: Int64s
+) -> npt.NDArray[np.bool_]:
     """Which rows of a slice are of keys with several changes that are to be composed."""
-    if not (histories.plan.composes and one.others):
+    if not (histories.plan.composes and change_slice.others):
         return np.zeros(len(rows), dtype=bool)
-    several = np.zeros(one.rows, dtype=bool)
-    several[: one.keyed] = histories.has_several([SlicePart(number, 0, one.keyed)])
+    several = np.zeros(change_slice.rows, dtype=bool)
+    several[: change_slice.keyed] = histories.has_several([SlicePart(number, 0, change_slice.keyed)])
     return several[rows]
 
 
 def _composed_inserts(
     histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """What changes of rows that the table does not have leave."""
-    found = histories.read([KeyedRows(number, rows)])
-    most = rows_at_once(found.changes)
+    """Yield the rows that changes make of keys that the table does not have."""
+    key_changes = histories.read([KeyedRows(number, rows)])
+    most = rows_at_once(key_changes.changes)
     for start in range(0, len(rows), most):
         part = np.arange(start, min(start + most, len(rows)))
-        void = pa.RecordBatch.from_arrays([nulls(len(part), one.type) for one in schema], schema=nullable(schema))
-        composed = compose(histories.plan, found.of(part), void, exist=False)
+        void = pa.RecordBatch.from_arrays([nulls(len(part), field.type) for field in schema], schema=nullable(schema))
+        composed = compose(histories.plan, key_changes.of(part), void, exist=False)
         yield composed.rows.filter(pa.array(composed.alive))
 
 
@@ -330,18 +332,18 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_CHOICE = np.empty(0, dtype=np.int16)
 
 
-def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
+def _merge_file(merger: _Merger, work: FileWork) -> FileResult:
     plan = merger.work.plan
-    with open_data_file(one.file) as opened:
-        matches = _match_groups(opened, one, plan, merger.keys)
+    with open_data_file(work.file) as opened:
+        matches = _match_groups(opened, work, plan, merger.keys)
         has_match = any((match != UNMATCHED).any() for match in matches)
         if not has_match and not plan.when_not_matched_by_source:
-            return FileResult(file_id=one.file.file_id)
-        source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
+            return FileResult(file_id=work.file.file_id)
+        source = merger.rows.read(work.parts) if has_match else _NO_SOURCE
         groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
         if plan.composes and has_match:
-            groups = [merger.compose(opened, n, one.parts, group) for n, group in enumerate(groups)]
-        result = _result(one, merger.work.slices, groups, plan)
+            groups = [merger.compose(opened, n, work.parts, group) for n, group in enumerate(groups)]
+        result = _result(work, merger.work.slices, groups, plan)
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
             return result
         marked = merger.work.on_read and stays(opened, groups)
@@ -352,14 +354,14 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
 
 def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[KeyedRows]:
     """Rows of ``parts`` (ascending) as numbers of slices and rows of these."""
-    found, start = [], 0
+    keyed, start = [], 0
     for part in parts:
         stop = start + part.stop - part.start
         here = rows[(rows >= start) & (rows < stop)]
         if len(here):
-            found.append(KeyedRows(part.slice, here - start + part.start))
+            keyed.append(KeyedRows(part.slice, here - start + part.start))
         start = stop
-    return found
+    return keyed
 
 
 def _read_rows(
@@ -375,12 +377,12 @@ def _read_rows(
         start = stop
 
 
-def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
+def _match_groups(opened: OpenDataFile, work: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
     """Per row group the source row (within the file's parts) of each live row; outside ``targetWhere`` it is none."""
     groups = range(len(opened.group_rows))
-    if not one.parts:
+    if not work.parts:
         return [_unmatched(opened, group) for group in groups]
-    columns = source_keys(keys.table(one.parts), plan.keys)
+    columns = source_keys(keys.table(work.parts), plan.keys)
     matcher = KeyMatcher(columns)
     return [
         _match_group(opened, group, plan, matcher)
@@ -391,7 +393,7 @@ def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: Ch
 
 
 def _may_match(opened: OpenDataFile, group: int, plan: MergePlan, columns: Sequence[pa.Array]) -> bool:
-    """Whether some source key is within the bounds of the row group in all key columns."""
+    """Return whether some source key is within the bounds of the row group in all key columns."""
     within = np.ones(len(columns[0]), dtype=bool)
     for key, column in zip(plan.keys, columns, strict=True):
         bounds = opened.bounds(key.target, group)
@@ -412,8 +414,8 @@ def _unmatched(opened: OpenDataFile, group: int) -> Int64s:
 def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher) -> Int64s:
     judged = {column.name for column in plan.target_where.columns} if plan.target_where else set()
     names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
-    found = [_match_batch(matcher, batch, plan) for batch in opened.read(names, group)]
-    return np.concatenate([_NO_ROWS, *found])
+    matches = [_match_batch(matcher, batch, plan) for batch in opened.read(names, group)]
+    return np.concatenate([_NO_ROWS, *matches])
 
 
 def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) -> Int64s:
@@ -429,15 +431,15 @@ def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: SourceRow
     names = chosen_by(plan, matched=bool((match != UNMATCHED).any()))
     if not names:
         return choose_rows(plan, match, source, {})
-    found, start = [_NO_CHOICE], 0
+    choices, start = [_NO_CHOICE], 0
     for batch in opened.read(names, group):
         stop = start + batch.num_rows
-        found.append(choose_rows(plan, match[start:stop], source, target_columns(batch)))
+        choices.append(choose_rows(plan, match[start:stop], source, target_columns(batch)))
         start = stop
-    return np.concatenate(found)
+    return np.concatenate(choices)
 
 
-def _result(one: FileWork, slices: Sequence[ChangeSlice], groups: Sequence[GroupMerge], plan: MergePlan) -> FileResult:
+def _result(work: FileWork, slices: Sequence[ChangeSlice], groups: Sequence[GroupMerge], plan: MergePlan) -> FileResult:
     match = np.concatenate([_NO_ROWS, *(group.match[group.match != UNMATCHED] for group in groups)])
     choice = np.concatenate([_NO_CHOICE, *(group.choice[group.choice != NO_CLAUSE] for group in groups)])
     by_clause = np.bincount(choice[choice >= 0], minlength=len(plan.target_clauses))
@@ -447,14 +449,14 @@ def _result(one: FileWork, slices: Sequence[ChangeSlice], groups: Sequence[Group
     updated, deleted = counts[MergeAction.UPDATE], counts[MergeAction.DELETE]
     changed, live = updated + deleted, sum(len(group.match) for group in groups)
     return FileResult(
-        file_id=one.file.file_id,
+        file_id=work.file.file_id,
         rows_matched=len(match),
         rows_updated=updated,
         rows_deleted=deleted,
         rows_ignored=int(np.count_nonzero(choice == TOO_LATE)),
         rows_copied=live - changed if changed else 0,
         rewritten=changed > 0,
-        matched_source=_source_numbers(one.parts, slices, match).tobytes(),
+        matched_source=_source_numbers(work.parts, slices, match).tobytes(),
     )
 
 
@@ -466,12 +468,12 @@ def _source_numbers(parts: Sequence[SlicePart], slices: Sequence[ChangeSlice], m
 
 
 def _picked_rows(
-    reader: ChangeReader, one: ChangeSlice, number: int, rows: Int64s
+    reader: ChangeReader, change_slice: ChangeSlice, number: int, rows: Int64s
 ) -> Iterator[tuple[Int64s, pa.Table]]:
     """The picked rows of a slice with their numbers, one bounded part at a time."""
     step = 64 * 1024
-    for start in range(0, one.rows, step):
-        stop = min(one.rows, start + step)
+    for start in range(0, change_slice.rows, step):
+        stop = min(change_slice.rows, start + step)
         here = rows[(rows >= start) & (rows < stop)] - start
         source = reader.read([SlicePart(number, start, stop)]) if len(here) else _NO_SOURCE
         most = rows_at_once(source)

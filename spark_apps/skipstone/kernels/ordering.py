@@ -100,7 +100,7 @@ class SortedRows:
         keys = [self.writer.sort_keys(table) for table in tables]
         cuts = _cuts(keys, count)
         starts = [
-            [0, *(_place(one, cut) for cut in cuts), table.num_rows] for one, table in zip(keys, tables, strict=True)
+            [0, *(_place(key, cut) for cut in cuts), table.num_rows] for key, table in zip(keys, tables, strict=True)
         ]
         for number in range(len(cuts) + 1):
             parts = [

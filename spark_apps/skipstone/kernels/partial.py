@@ -24,7 +24,7 @@ def pack_bits(bits: Bits) -> pa.Array:
 
 
 def unpack_bits(values: pa.Array | pa.ChunkedArray, columns: int) -> Bits:
-    """What ``pack_bits`` took: rows by ``columns``."""
+    """Return the bits that ``pack_bits`` took: rows by ``columns``."""
     array = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
     array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
     if not len(array):

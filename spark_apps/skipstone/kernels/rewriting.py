@@ -35,7 +35,7 @@ from skipstone.kernels.holding.spooling import SourceRows
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """What becomes of the live rows of one row group: the source row and the clause of each.
+    """The merge of the live rows of one row group: the source row and the clause of each.
 
     ``composed``: what several changes of one key make of rows.
     """
@@ -46,7 +46,7 @@ class GroupMerge:
 
     @property
     def is_touched(self) -> bool:
-        """Whether some row changes."""
+        """Return whether some row changes."""
         return bool((self.choice >= 0).any())
 
 
@@ -81,18 +81,18 @@ class FileRewriter:
             return False
         foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
         names = foreign | self._concerned(merge) if merge.is_touched else foreign
-        found = self._bounded(group, merge, names)
-        if found is None:
+        changes = self._bounded(group, merge, names)
+        if changes is None:
             return False
-        written = foreign.union(*(one.changed for one in found))
+        written = foreign.union(*(change.changed for change in changes))
         if written & self._writer.partition_columns:
             return False
-        tables = [pa.table({name: one.column(name) for name in sorted(written)}) for one in found]
+        tables = [pa.table({name: change.column(name) for name in sorted(written)}) for change in changes]
         self._file.copy(self._chunks, group, self._writer.conform(pa.concat_tables(tables)) if written else None)
         return True
 
     def _keeps_rows(self, group: int, merge: GroupMerge) -> bool:
-        """Whether the row group has the same rows afterwards, in the same order."""
+        """Return whether the row group has the same rows afterwards, in the same order."""
         if len(merge.match) != self._opened.group_rows[group]:
             return False
         return not merge.is_touched or not (self._writer.sorts or self._deleted(merge).any())
@@ -110,14 +110,14 @@ class FileRewriter:
 
     def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[_Changed] | None:
         """The columns of a row group; None when they are more than the writer would hold in memory."""
-        found: list[_Changed] = []
+        changes: list[_Changed] = []
         nbytes = 0
         for batch in self._batches(group, merge, sorted(names)) if names else ():
-            found.append(_Changed(batch.target, changed_columns(batch, self._plan.target_clauses)))
-            nbytes += batch.target.nbytes + sum(column.nbytes for column in found[-1].changed.values())
+            changes.append(_Changed(batch.target, changed_columns(batch, self._plan.target_clauses)))
+            nbytes += batch.target.nbytes + sum(column.nbytes for column in changes[-1].changed.values())
             if nbytes > self._writer.flush_bytes:
                 return None
-        return found
+        return changes
 
     def _write_all(self, group: int, merge: GroupMerge) -> None:
         batches = self._batches(group, merge, self._plan.target_columns)
@@ -128,7 +128,7 @@ class FileRewriter:
             self._writer.fill(self._file, self._staying(batches))
 
     def _staying(self, batches: Iterator[MatchedBatch]) -> Iterator[pa.RecordBatch]:
-        """What stays in the file's partition; other batches go to the writer, which parts them."""
+        """Yield the batches that stay in the file's partition; the writer gets the others and parts them."""
         for batch in batches:
             changed = changed_columns(batch, self._plan.target_clauses)
             applied = with_changes(batch, changed, self._plan.target_clauses)

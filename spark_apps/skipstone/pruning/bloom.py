@@ -45,7 +45,7 @@ class AskedFile:
 
 @dataclass(frozen=True)
 class FoundRows:
-    """What filters say of a file and one slice: it may hold rows in ``part`` only, of which none may be left."""
+    """The verdict of filters on a file and one slice: it may hold rows in ``part`` only, which may be empty."""
 
     verdict: FileVerdict
     part: SlicePart
@@ -58,40 +58,40 @@ class FilterProber:
     keys: Sequence[BoundKey]
     files: Sequence[AskedFile]
 
-    def __call__(self, one: ChangeSlice) -> list[FoundRows]:
+    def __call__(self, change_slice: ChangeSlice) -> list[FoundRows]:
         """One element for each file that may hold rows of the slice."""
-        files = [file for file in self.files if one.path in file.parts]
+        files = [file for file in self.files if change_slice.path in file.parts]
         if not files:
             return []
-        keys = _SliceKeys(one, self.keys)
-        return at_once(lambda file: keys.found(file, file.parts[one.path]), files)
+        keys = _SliceKeys(change_slice, self.keys)
+        return at_once(lambda file: keys.ask(file, file.parts[change_slice.path]), files)
 
 
 class _SliceKeys:
     """The keys of a slice."""
 
-    def __init__(self, one: ChangeSlice, keys: Sequence[BoundKey]) -> None:
-        rows = read_key_rows(one, keys)
+    def __init__(self, change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> None:
+        rows = read_key_rows(change_slice, keys)
         columns = [_in_one_piece(rows.column(key.source)) for key in keys]
         given = zip(keys, columns, source_keys(rows, keys), strict=True)
         self._asked = [AskedKeys(key.target, column, canonical) for key, column, canonical in given]
 
-    def found(self, one: AskedFile, part: SlicePart) -> FoundRows:
-        """What the filters of a file say of the rows in ``part``."""
+    def ask(self, asked: AskedFile, part: SlicePart) -> FoundRows:
+        """Return the verdict of a file's filters on the rows in ``part``."""
         try:
-            with open_data_file(one.file) as opened:
-                return self._found(opened, one, part)
+            with open_data_file(asked.file) as opened:
+                return self._ask_opened(opened, asked, part)
         except Exception as error:  # noqa: BLE001 - the merge reads the file and says what is wrong with it
-            _log.info("the bloom filters of %s cannot be read: %s", one.file.path, error)
-            return FoundRows(FileVerdict(one.file.file_id, FilterOutcome.NO_FILTER), part)
+            _log.info("the bloom filters of %s cannot be read: %s", asked.file.path, error)
+            return FoundRows(FileVerdict(asked.file.file_id, FilterOutcome.NO_FILTER), part)
 
-    def _found(self, opened: OpenDataFile, one: AskedFile, part: SlicePart) -> FoundRows:
+    def _ask_opened(self, opened: OpenDataFile, asked: AskedFile, part: SlicePart) -> FoundRows:
         filters, rows = FileFilters(opened), part.stop - part.start
         cost = filters.cost(self._asked, rows)
-        verdict = FileVerdict(one.file.file_id, FilterOutcome.NO_FILTER)
+        verdict = FileVerdict(asked.file.file_id, FilterOutcome.NO_FILTER)
         if cost is None:
             return FoundRows(verdict, part)
-        if not may_pay(cost, one.saves):
+        if not may_pay(cost, asked.saves):
             return FoundRows(replace(verdict, outcome=FilterOutcome.TOO_COSTLY, cost=cost), part)
         left = [row for group in filters.groups for row in self._left(filters, group, part)]
         verdict = replace(
@@ -137,7 +137,7 @@ class BloomStage:
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
         return PruneStage.BLOOM
 
     def prune(self, candidates: Candidates) -> Narrowed | StageRefusal:
@@ -145,13 +145,13 @@ class BloomStage:
         uncovered = np.setdiff1d(candidates.files, self._left_to_indexes())
         if not len(uncovered):
             return StageRefusal(LeftOut.LEFT_TO_INDEX, f"it covers all {len(candidates.files)} candidate files")
-        found: dict[tuple[int, int], FoundRows] = {}
+        found_rows: dict[tuple[int, int], FoundRows] = {}
         items = list(self._asked_files(candidates.among(uncovered)))
-        rounds = Asking(items, [item.saves for item in items], partial(self._ask, found)).run()
+        rounds = Asking(items, [item.saves for item in items], partial(self._ask, found_rows)).run()
         dropped = numbers_of(rounds.of(FilterOutcome.DROPPED))
         if not len(dropped) and (rounds.stopped or not rounds.has_filters):
             return _refused(rounds)
-        return Narrowed(self._narrowed(candidates, dropped, found), _told(rounds, len(items)))
+        return Narrowed(self._narrowed(candidates, dropped, found_rows), _summary(rounds, len(items)))
 
     def _left_to_indexes(self) -> Numbers:
         """The files that an index covers which begins with all key columns."""
@@ -160,7 +160,7 @@ class BloomStage:
         except Exception:  # noqa: BLE001 - the next stage tells
             return np.empty(0, np.int64)
         exact = [index for index in indexes if len(bound_keys(index, self.keys, self.files.schema)) == len(self.keys)]
-        covered = [np.flatnonzero(one.covered) for one in exact]
+        covered = [np.flatnonzero(index.covered) for index in exact]
         return np.unique(np.concatenate([np.empty(0, np.int64), *covered]))
 
     def _asked_files(self, candidates: Candidates) -> Iterator[AskedFile]:
@@ -171,24 +171,26 @@ class BloomStage:
             by_slice = {self.slices[part.slice].path: part for part in parts[file.file_id]}
             yield AskedFile(file, ReadCost(1, int(sizes[file.file_id])), by_slice)
 
-    def _ask(self, found: dict[tuple[int, int], FoundRows], files: Sequence[AskedFile]) -> list[FileVerdict]:
+    def _ask(self, found_rows: dict[tuple[int, int], FoundRows], files: Sequence[AskedFile]) -> list[FileVerdict]:
         answers = self.run(FilterProber(self.keys, files), self.slices)
         mine = [row for rows in answers for row in rows]
-        found |= {(one.verdict.file_id, one.part.slice): one for one in mine}
+        found_rows |= {(rows.verdict.file_id, rows.part.slice): rows for rows in mine}
         by_file: dict[int, list[FileVerdict]] = {}
-        for one in mine:
-            by_file.setdefault(one.verdict.file_id, []).append(one.verdict)
+        for rows in mine:
+            by_file.setdefault(rows.verdict.file_id, []).append(rows.verdict)
         return [_verdict_of_all(verdicts) for verdicts in by_file.values()]
 
     def _narrowed(
-        self, candidates: Candidates, dropped: Numbers, found: Mapping[tuple[int, int], FoundRows]
+        self, candidates: Candidates, dropped: Numbers, found_rows: Mapping[tuple[int, int], FoundRows]
     ) -> Candidates:
-        """What is left of ``candidates``: without the files ``dropped``, and without the rows that filters refuse."""
+        """Return ``candidates`` without the files ``dropped``, and without the rows that filters refuse."""
         left = candidates.among(np.setdiff1d(candidates.files, dropped))
         pieces = [_NOTHING]
         for file, parts in left.parts(self.slices).items():
-            asked = [found[file, part.slice].part if (file, part.slice) in found else part for part in parts]
-            pieces += [np.array([[file, one.slice, one.start, one.stop]]) for one in asked if one.start < one.stop]
+            asked = [found_rows[file, part.slice].part if (file, part.slice) in found_rows else part for part in parts]
+            pieces += [
+                np.array([[file, part.slice, part.start, part.stop]]) for part in asked if part.start < part.stop
+            ]
         return Candidates(left.files, Pieces(*np.concatenate(pieces).T))
 
 
@@ -200,11 +202,11 @@ def _verdict_of_all(verdicts: Sequence[FileVerdict]) -> FileVerdict:
     return replace(kept[0] if kept else verdicts[0], cost=cost, passes=passes)
 
 
-def _told(rounds: Rounds, files: int) -> str:
-    """What was asked, and why not more was."""
+def _summary(rounds: Rounds, files: int) -> str:
+    """Return a text on the filters that were asked, and why not more were."""
     asked, dropped = len(rounds.of(FilterOutcome.DROPPED, FilterOutcome.KEPT)), len(rounds.of(FilterOutcome.DROPPED))
-    told = f"filters of {asked} of {files} files: {dropped} left out, reading {rounds.cost}"
-    return f"{told}; {rounds.stopped}" if rounds.stopped else told
+    text = f"filters of {asked} of {files} files: {dropped} left out, reading {rounds.cost}"
+    return f"{text}; {rounds.stopped}" if rounds.stopped else text
 
 
 def _refused(rounds: Rounds) -> StageRefusal:

@@ -24,12 +24,12 @@ def join_by_source(
 ) -> tuple[Candidates, list[FunnelStage]]:
     """``candidates`` and the files of rows that the source may lack; no stage when there are no such clauses.
 
-    A file that was no candidate of the keys has no part of the source: no row of it can match.
+    A file that was not a candidate of the keys has no part of the source: no row of it can match.
     """
     if not clauses:
         return candidates, []
-    found = _may_change(clauses, files) if prune else np.arange(len(files), dtype=np.int64)
-    joined = Candidates(np.union1d(candidates.files, found), candidates.pieces)
+    changeable = _may_change(clauses, files) if prune else np.arange(len(files), dtype=np.int64)
+    joined = Candidates(np.union1d(candidates.files, changeable), candidates.pieces)
     before, after = len(candidates.files), len(joined.files)
     return joined, [FunnelStage(name=NOT_MATCHED_BY_SOURCE, files_in=before, files_out=after)]
 

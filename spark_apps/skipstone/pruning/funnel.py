@@ -46,19 +46,23 @@ class Candidates:
         if self.pieces is None:
             return Candidates(kept)
         mine = np.isin(self.pieces.files, kept)
-        one = self.pieces
-        return Candidates(kept, Pieces(one.files[mine], one.slices[mine], one.start[mine], one.stop[mine]))
+        pieces = self.pieces
+        return Candidates(kept, Pieces(pieces.files[mine], pieces.slices[mine], pieces.start[mine], pieces.stop[mine]))
 
     def parts(self, slices: Sequence[ChangeSlice]) -> dict[int, tuple[SlicePart, ...]]:
-        """What of the source each file needs; nothing for files that no source row can match."""
+        """Return the parts of the source that each file needs; none for files that no source row can match."""
         if self.pieces is None:
-            whole = tuple(SlicePart(number, 0, one.keyed) for number, one in enumerate(slices) if one.keyed)
+            whole = tuple(
+                SlicePart(number, 0, change_slice.keyed)
+                for number, change_slice in enumerate(slices)
+                if change_slice.keyed
+            )
             return dict.fromkeys(self.files.tolist(), whole)
-        one, found = self.pieces, dict[int, list[SlicePart]]()
-        columns = (column.tolist() for column in (one.files, one.slices, one.start, one.stop))
+        pieces, by_file = self.pieces, dict[int, list[SlicePart]]()
+        columns = (column.tolist() for column in (pieces.files, pieces.slices, pieces.start, pieces.stop))
         for file, number, start, stop in zip(*columns, strict=True):
-            found.setdefault(file, []).append(SlicePart(number, start, stop))
-        return {file: tuple(found.get(file, ())) for file in self.files.tolist()}
+            by_file.setdefault(file, []).append(SlicePart(number, start, stop))
+        return {file: tuple(by_file.get(file, ())) for file in self.files.tolist()}
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Stage(Protocol):
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
 
     def prune(self, candidates: Candidates) -> Candidates | Narrowed | StageRefusal:
         """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match.
@@ -100,7 +104,7 @@ class SliceRunner(Protocol):
 
 def run_here(ask: Callable[[ChangeSlice], Answer], slices: Sequence[ChangeSlice]) -> list[Answer]:
     """Slice by slice in this process; memory is bounded by one slice's keys."""
-    return [ask(one) for one in slices]
+    return [ask(change_slice) for change_slice in slices]
 
 
 def run_funnel(
@@ -110,7 +114,7 @@ def run_funnel(
 
     ``off``: stages to leave out, with what says so.
     """
-    keyed = any(one.keyed for one in slices)
+    keyed = any(change_slice.keyed for change_slice in slices)
     candidates = Candidates(np.arange(count if keyed else 0, dtype=np.int64))
     counts = [FunnelStage(name=NULL_KEYS, files_in=count, files_out=len(candidates.files))]
     for stage in stages:

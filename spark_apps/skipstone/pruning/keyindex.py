@@ -39,9 +39,13 @@ class ProbePlanner:
     search: KeySearch
     keys: Sequence[BoundKey]
 
-    def __call__(self, one: ChangeSlice) -> KeyProbe:
-        """What to read for the slice."""
-        return plan_key_probe(self.search, read_keys(one, self.keys)) if one.keyed else KeyProbe((), ReadCost())
+    def __call__(self, change_slice: ChangeSlice) -> KeyProbe:
+        """Return the part of the index to read for the slice."""
+        return (
+            plan_key_probe(self.search, read_keys(change_slice, self.keys))
+            if change_slice.keyed
+            else KeyProbe((), ReadCost())
+        )
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,15 @@ class Prober:
     keys: Sequence[BoundKey]
     probes: dict[str, KeyProbe]
 
-    def __call__(self, one: ChangeSlice) -> Int64s:
+    def __call__(self, change_slice: ChangeSlice) -> Int64s:
         """The wanted files that hold a key of the slice."""
-        keys = read_keys(one, self.keys) if self.probes[one.path].parts else []
-        return hit_files(self.search, self.probes[one.path], keys) if keys else np.empty(0, dtype=np.int64)
+        keys = read_keys(change_slice, self.keys) if self.probes[change_slice.path].parts else []
+        return hit_files(self.search, self.probes[change_slice.path], keys) if keys else np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class PlannedProbe:
-    """What to read of ``index`` for each slice, by the slice's path; ``keys`` are those that it binds, in its order."""
+    """The parts of ``index`` to read for each slice, by the slice's path; ``keys``: bound by it, in its order."""
 
     index: FoundIndex
     keys: Sequence[BoundKey]
@@ -89,7 +93,7 @@ class KeyIndexStage:
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
         return PruneStage.KEY_INDEX
 
     def prune(self, candidates: Candidates) -> Narrowed | StageRefusal:
@@ -100,11 +104,11 @@ class KeyIndexStage:
             return StageRefusal(LeftOut.UNREADABLE, f"the indexes cannot be listed: {error}")
         bound = [(index, keys) for index in indexes if (keys := bound_keys(index, self.keys, self.files.schema))]
         asking = _Asking(self, candidates, _none_fits(problems))
-        waiting = [one for index, keys in bound if (one := asking.plan(index, keys))]
-        while (place := plan_next([asking.offer(one) for one in waiting])) is not None:
+        waiting = [probe for index, keys in bound if (probe := asking.plan(index, keys))]
+        while (place := plan_next([asking.offer(probe) for probe in waiting])) is not None:
             asking.ask(waiting.pop(place))
-        for one in waiting:
-            asking.refuse(one.index, asking.no_gain(one))
+        for probe in waiting:
+            asking.refuse(probe.index, asking.no_gain(probe))
         return asking.answer()
 
     def wanted(self, index: FoundIndex, left: Candidates) -> Mask:
@@ -114,23 +118,23 @@ class KeyIndexStage:
         return wanted & index.covered
 
     def savings(self, wanted: Mask) -> ReadCost:
-        """What reading the key columns of some files costs."""
+        """Return the cost of reading the key columns of some files."""
         fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
         return ReadCost(int(wanted.sum()), int(self.files.column_bytes(fields)[wanted].sum()))
 
 
 @dataclass
 class _Asking:
-    """The indexes of one merge asked one after the other. ``told``: what each did, ``is_asked``: whether any was."""
+    """The indexes of one merge, asked in turn. ``outcomes``: one sentence per index; ``is_asked``: any was read."""
 
     stage: KeyIndexStage
     left: Candidates
     refusal: StageRefusal
-    told: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
     is_asked: bool = False
 
     def plan(self, index: FoundIndex, keys: Sequence[BoundKey]) -> PlannedProbe | None:
-        """What to read of the index; None when it covers nothing or cannot be read."""
+        """Return the parts of the index to read; None when it covers nothing or cannot be read."""
         wanted = self.stage.wanted(index, self.left)
         if not wanted.any():
             self.refuse(index, self._not_covered())
@@ -141,30 +145,32 @@ class _Asking:
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
             self.refuse(index, StageRefusal(LeftOut.UNREADABLE, str(error)))
             return None
-        by_path = {one.path: probe for one, probe in zip(self.stage.slices, probes, strict=True)}
+        by_path = {change_slice.path: probe for change_slice, probe in zip(self.stage.slices, probes, strict=True)}
         return PlannedProbe(index, keys, by_path)
 
-    def offer(self, one: PlannedProbe) -> Offer:
-        """What the index can save of what is left."""
-        return Offer(self.stage.savings(self.stage.wanted(one.index, self.left)), one.cost, len(one.keys))
+    def offer(self, probe: PlannedProbe) -> Offer:
+        """Return the offer of the index for the files that are left."""
+        return Offer(self.stage.savings(self.stage.wanted(probe.index, self.left)), probe.cost, len(probe.keys))
 
-    def ask(self, one: PlannedProbe) -> None:
+    def ask(self, probe: PlannedProbe) -> None:
         """Drop what the index finds no key in; nothing when it cannot be read."""
-        wanted, before = self.stage.wanted(one.index, self.left), len(self.left.files)
+        wanted, before = self.stage.wanted(probe.index, self.left), len(self.left.files)
         try:
-            prober = Prober(self._search(one.index, one.keys, wanted), one.keys, one.probes)
+            prober = Prober(self._search(probe.index, probe.keys, wanted), probe.keys, probe.probes)
             hits = self.stage.run(prober, self.stage.slices)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
-            self.refuse(one.index, StageRefusal(LeftOut.UNREADABLE, str(error)))
+            self.refuse(probe.index, StageRefusal(LeftOut.UNREADABLE, str(error)))
             return
         keep = ~wanted
         keep[np.concatenate(hits)] = True
         self.left, self.is_asked = self.left.among(np.flatnonzero(keep)), True
-        self.told.append(f"index {one.index.name}: {before} files to {len(self.left.files)}, reading {one.cost}")
+        self.outcomes.append(
+            f"index {probe.index.name}: {before} files to {len(self.left.files)}, reading {probe.cost}"
+        )
 
-    def no_gain(self, one: PlannedProbe) -> StageRefusal:
+    def no_gain(self, probe: PlannedProbe) -> StageRefusal:
         """Why it is not asked for what is left."""
-        offer = self.offer(one)
+        offer = self.offer(probe)
         if not offer.savings.files:
             return self._not_covered()
         return StageRefusal(LeftOut.NO_GAIN, f"it would read {offer.cost} to save at most {offer.savings}")
@@ -172,12 +178,12 @@ class _Asking:
     def refuse(self, index: FoundIndex, refusal: StageRefusal) -> None:
         """Tell why an index is not used."""
         self.refusal = StageRefusal(refusal.code, f"index {index.name}: {refusal.message}")
-        self.told.append(self.refusal.message)
+        self.outcomes.append(self.refusal.message)
         _log.info("%s: %s", self.refusal.code, self.refusal.message)
 
     def answer(self) -> Narrowed | StageRefusal:
-        """What is left, and what each index did."""
-        message = "; ".join(self.told) or self.refusal.message
+        """Return the files that are left, with a text on each index."""
+        message = "; ".join(self.outcomes) or self.refusal.message
         return Narrowed(self.left, message) if self.is_asked else StageRefusal(self.refusal.code, message)
 
     def _search(self, index: FoundIndex, keys: Sequence[BoundKey], wanted: Mask) -> KeySearch:

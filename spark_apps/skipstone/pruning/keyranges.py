@@ -86,7 +86,7 @@ def order_keys(ranges: Sequence[FileRanges]) -> tuple[int, ...]:
         return (0,)
     count = len(ranges[0].empty)
     sample = np.linspace(0, count - 1, min(count, SAMPLED_FILES), dtype=np.int64)
-    overlaps = [_mean_overlap(one.take(sample)) for one in ranges]
+    overlaps = [_mean_overlap(key_ranges.take(sample)) for key_ranges in ranges]
     return tuple(sorted(range(len(ranges)), key=lambda i: (overlaps[i], i)))
 
 
@@ -154,7 +154,7 @@ def _mean_overlap(ranges: FileRanges) -> float:
     known = ranges.take(np.flatnonzero(~ranges.unknown & ~ranges.empty))
     if not len(known.empty):
         return float("inf")
-    lower, upper = (SortedKeys(one.take(pc.sort_indices(one))) for one in (known.lower, known.upper))
+    lower, upper = (SortedKeys(bounds.take(pc.sort_indices(bounds))) for bounds in (known.lower, known.upper))
     begun = lower.slices(known.upper, known.upper)[1].sum()
     ended = upper.slices(known.lower, known.lower)[0].sum()
     return float((begun - ended) / len(known.empty) + ranges.unknown.sum())

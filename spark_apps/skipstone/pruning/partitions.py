@@ -132,16 +132,16 @@ class PartitionSearch:
     specs: tuple[SpecPartitions, ...]
     count: int
 
-    def __call__(self, one: ChangeSlice) -> Mask:
+    def __call__(self, change_slice: ChangeSlice) -> Mask:
         """One boolean per partition."""
-        found = np.zeros(self.count, dtype=bool)
-        if not one.keyed:
-            return found
+        hits = np.zeros(self.count, dtype=bool)
+        if not change_slice.keyed:
+            return hits
         keys = {field.key.source: field.key for spec in self.specs for field in spec.fields}
-        rows = read_key_rows(one, tuple(keys.values()))
+        rows = read_key_rows(change_slice, tuple(keys.values()))
         for spec in self.specs:
-            found[spec.numbers] = spec.hold(rows)
-        return found
+            hits[spec.numbers] = spec.hold(rows)
+        return hits
 
 
 @dataclass(frozen=True)
@@ -156,33 +156,38 @@ class PartitionStage:
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
         return PruneStage.PARTITIONS
 
     def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop files of partitions that no key belongs to. It pays unless surely every bucket is hit."""
         partitions, of_file = self.files.partitions()
         used = np.unique(of_file[candidates.files])
-        judged = [one for one in self._by_spec(partitions, used) if one.fields]
+        judged = [spec for spec in self._by_spec(partitions, used) if spec.fields]
         if not judged:
             return StageRefusal(LeftOut.NOT_PARTITIONED_BY_KEY)
-        if (count := sum(one.keyed for one in self.slices)) >= KEYS_PER_BUCKET * _buckets(judged):
+        if (count := sum(change_slice.keyed for change_slice in self.slices)) >= KEYS_PER_BUCKET * _buckets(judged):
             return StageRefusal(LeftOut.EVERY_PARTITION, f"{count} keys are in all {_buckets(judged):.0f} buckets")
         search = PartitionSearch(tuple(judged), len(partitions))
         keep = np.logical_or.reduce(self.run(search, self.slices))
-        keep[np.setdiff1d(used, np.concatenate([one.numbers for one in judged]))] = True
+        keep[np.setdiff1d(used, np.concatenate([spec.numbers for spec in judged]))] = True
         return candidates.among(np.flatnonzero(keep[of_file]))
 
     def _by_spec(self, partitions: Sequence[SpecPartition], used: Int64s) -> Iterable[SpecPartitions]:
         spec_ids = np.array([partition.spec_id for partition in partitions], dtype=np.int64)
         for spec_id in np.unique(spec_ids[used]).tolist():
             numbers = used[spec_ids[used] == spec_id]
-            fields = [(i, one) for i, f in enumerate(self.specs[spec_id].fields) if (one := self._judged(f))]
-            columns = [one.of_partitions([partitions[n].values[i] for n in numbers.tolist()]) for i, one in fields]
-            yield SpecPartitions(tuple(one for _, one in fields), numbers, tuple(columns))
+            fields = [
+                (i, part_field) for i, f in enumerate(self.specs[spec_id].fields) if (part_field := self._judged(f))
+            ]
+            columns = [
+                part_field.of_partitions([partitions[n].values[i] for n in numbers.tolist()])
+                for i, part_field in fields
+            ]
+            yield SpecPartitions(tuple(part_field for _, part_field in fields), numbers, tuple(columns))
 
     def _judged(self, field: PartitionField) -> JudgedField | None:
-        """The field as a judge; void fields, unknown transforms and columns that are no key judge nothing."""
+        """The field as a judge; void fields, unknown transforms and columns that are not keys judge nothing."""
         schema, transform = self.files.schema, field.transform
         for key in self.keys:
             source = schema.find_field(key.target)
@@ -195,7 +200,12 @@ class PartitionStage:
 
 def _buckets(judged: Sequence[SpecPartitions]) -> float:
     """Into how many buckets keys are hashed at most; infinite when some spec goes by more than hashes."""
-    transforms = [[field.transform for field in one.fields] for one in judged]
-    if not all(isinstance(one, BucketTransform) for spec in transforms for one in spec):
+    transforms = [[field.transform for field in spec.fields] for spec in judged]
+    if not all(isinstance(transform, BucketTransform) for spec in transforms for transform in spec):
         return float("inf")
-    return float(max(prod(one.num_buckets for one in spec if isinstance(one, BucketTransform)) for spec in transforms))
+    return float(
+        max(
+            prod(transform.num_buckets for transform in spec if isinstance(transform, BucketTransform))
+            for spec in transforms
+        )
+    )

@@ -31,11 +31,11 @@ def file_ranges(files: FileSet, keys: Sequence[BoundKey]) -> list[FileRanges]:
 
 
 def _ranges(files: FileSet, key: BoundKey) -> FileRanges:
-    found = files.bounds(files.schema.find_field(key.target).field_id)
-    only_nulls = pc.fill_null(pc.equal(found.null_count, found.value_count), fill_value=False)
+    bounds = files.bounds(files.schema.find_field(key.target).field_id)
+    only_nulls = pc.fill_null(pc.equal(bounds.null_count, bounds.value_count), fill_value=False)
     return FileRanges(
-        canonical(found.lower, key.type),
-        canonical(found.upper, key.type),
+        canonical(bounds.lower, key.type),
+        canonical(bounds.upper, key.type),
         np.asarray(only_nulls.to_numpy(zero_copy_only=False), dtype=bool),
     )
 
@@ -47,11 +47,11 @@ class SliceSearch:
     ranges: Sequence[FileRanges]
     keys: Sequence[BoundKey]
 
-    def __call__(self, one: ChangeSlice) -> KeyRangeHits:
+    def __call__(self, change_slice: ChangeSlice) -> KeyRangeHits:
         """Files are numbered as in ``ranges``."""
-        if not one.keyed:
+        if not change_slice.keyed:
             return KeyRangeHits(_NOTHING, _NOTHING, _NOTHING)
-        return find_candidates(self.ranges, read_keys(one, self.keys))
+        return find_candidates(self.ranges, read_keys(change_slice, self.keys))
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class KeyRangeStage:
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
         return PruneStage.KEY_RANGES
 
     def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop what no key can touch and narrow the slices of the rest."""
-        ranges = [_of_candidates(one, candidates) for one in self.ranges()]
-        if all((one.unknown & ~one.empty).all() for one in ranges):
+        ranges = [_of_candidates(key_ranges, candidates) for key_ranges in self.ranges()]
+        if all((key_ranges.unknown & ~key_ranges.empty).all() for key_ranges in ranges):
             return StageRefusal(LeftOut.BOUNDS_UNKNOWN, "no candidate file has bounds of a key column")
         hits = self.run(SliceSearch(ranges, self.keys), self.slices)
-        found = _pieces(hits, candidates)
-        return Candidates(np.unique(found.files), found)
+        pieces = _pieces(hits, candidates)
+        return Candidates(np.unique(pieces.files), pieces)
 
 
 def _of_candidates(ranges: FileRanges, candidates: Candidates) -> FileRanges:
@@ -88,17 +88,17 @@ def _of_candidates(ranges: FileRanges, candidates: Candidates) -> FileRanges:
 
 def _pieces(hits: Sequence[KeyRangeHits], candidates: Candidates) -> Pieces:
     """Hits of all slices by file; a file's slices keep their order."""
-    numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
-    found = Pieces(
+    numbers = [np.full(len(hit.files), number, dtype=np.int64) for number, hit in enumerate(hits)]
+    pieces = Pieces(
         candidates.files[np.concatenate([_NOTHING, *(hit.files for hit in hits)])],
         np.concatenate([_NOTHING, *numbers]),
         np.concatenate([_NOTHING, *(hit.start for hit in hits)]),
         np.concatenate([_NOTHING, *(hit.stop for hit in hits)]),
     )
     if len(hits) < 2:
-        return found
-    order = np.argsort(found.files, kind="stable")
-    return Pieces(found.files[order], found.slices[order], found.start[order], found.stop[order])
+        return pieces
+    order = np.argsort(pieces.files, kind="stable")
+    return Pieces(pieces.files[order], pieces.slices[order], pieces.start[order], pieces.stop[order])
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TargetWhereStage:
 
     @property
     def name(self) -> PruneStage:
-        """What the stage is called."""
+        """Return the name of the stage."""
         return PruneStage.TARGET_WHERE
 
     def prune(self, candidates: Candidates) -> Candidates | StageRefusal:

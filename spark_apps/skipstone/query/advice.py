@@ -60,7 +60,7 @@ class Advice:
 
 
 def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
-    """What the indexes of ``table`` say."""
+    """Return the advice of the indexes of ``table``."""
     if not options.use_indexes:
         return Advice(no_index=NotUsed.DISABLED)
     if isinstance(question.test, Maybe):
@@ -94,14 +94,14 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
     if question.wanted is not None:
         answer = plan_answer(question.test, question.wanted, indexes, question.files, question.candidates)
     candidates = question.candidates if answer is None else question.candidates.without(answer.ordinals)
-    found = look_up(question.test, indexes, candidates)
-    refusals = {name: refusal for name, refusal in found.refusals.items() if answer is None or name != answer.name}
-    costs = dict(found.costs)
+    lookup = look_up(question.test, indexes, candidates)
+    refusals = {name: refusal for name, refusal in lookup.refusals.items() if answer is None or name != answer.name}
+    costs = dict(lookup.costs)
     if answer is not None:
         costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
     used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
     uses = (*used, *(_unusable(problem) for problem in problems))
-    return Advice(found.hits, answer, uses, at_least=_at_least(indexes, question, found.rows))
+    return Advice(lookup.hits, answer, uses, at_least=_at_least(indexes, question, lookup.rows))
 
 
 def _at_least(indexes: Sequence[FoundIndex], question: Question, hits: int) -> int:
@@ -109,13 +109,13 @@ def _at_least(indexes: Sequence[FoundIndex], question: Question, hits: int) -> i
     files, test = question.files, question.test
     if not question.is_whole or files.delete_files or any(_may_be_null(files, number) for number in not_null(test)):
         return 0
-    told, records = [hits], files.files["records"].to_numpy()
+    counts, records = [hits], files.files["records"].to_numpy()
     for index in indexes:
         if index.serves(test) and not index.replaced:
             of_files_gone = sum(file.records for file in index.index.entries) - int(records[index.covered].sum())
             with suppress(Exception):  # an index must cost time, never an answer; why it is not read is said elsewhere
-                told.append(entries_at_least(index, test) - max(0, of_files_gone))
-    return max(told)
+                counts.append(entries_at_least(index, test) - max(0, of_files_gone))
+    return max(counts)
 
 
 def _may_be_null(files: FileSet, field_id: int) -> bool:

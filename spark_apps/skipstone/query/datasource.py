@@ -50,7 +50,7 @@ class SkipstoneDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``spark.read.format`` takes."""
+        """Return the name for ``spark.read.format``."""
         return "skipstone"
 
     def schema(self) -> StructType:
@@ -82,7 +82,7 @@ def _spark_field(field: pa.Field) -> StructField:
 
 @dataclass(frozen=True)
 class _Share(InputPartition):
-    """What one task reads: files, row groups of some of them (the others are read whole) and the condition."""
+    """The share of one task: files, row groups of some of them (the others are read whole) and the condition."""
 
     files: tuple[DataFileDescription, ...]
     row_groups: Mapping[int, tuple[int, ...]]

@@ -39,7 +39,7 @@ class _Values:
     keys: AskedKeys
 
     def may_match(self, filters: FileFilters, group: int) -> bool:
-        """Whether a row group may hold one of them."""
+        """Return whether a row group may hold one of them."""
         rows = filters.within(self.keys, group, np.arange(len(self.keys)))
         return len(filters.may_hold(self.keys, group, rows)) > 0
 
@@ -55,7 +55,7 @@ class _All:
     parts: tuple[_Judge, ...]
 
     def may_match(self, filters: FileFilters, group: int) -> bool:
-        """Whether no part refuses a row group."""
+        """Return whether no part refuses a row group."""
         return all(part.may_match(filters, group) for part in self.parts)
 
     def passes(self, rates: Mapping[str, float]) -> float:
@@ -70,7 +70,7 @@ class _Any:
     parts: tuple[_Judge, ...]
 
     def may_match(self, filters: FileFilters, group: int) -> bool:
-        """Whether some part does not refuse a row group."""
+        """Return whether some part does not refuse a row group."""
         return any(part.may_match(filters, group) for part in self.parts)
 
     def passes(self, rates: Mapping[str, float]) -> float:
@@ -107,15 +107,15 @@ def _filtered_fields(table: Table) -> frozenset[int]:
 
 
 def _judge(test: Test, schema: Schema, fields: frozenset[int]) -> _Judge | None:
-    """What filters can say of a test; None when that is nothing."""
+    """Return the judge of a test by filters; None when filters cannot judge it."""
     match test:
         case Points() if test.field_id in fields:
             return _Values(_asked(test, schema))
         case AllTests():
-            parts = [found for part in test.parts if (found := _judge(part, schema, fields))]
+            parts = [judge for part in test.parts if (judge := _judge(part, schema, fields))]
             return _All(tuple(parts)) if parts else None
         case AnyTest():
-            arms = [found for part in test.parts if (found := _judge(part, schema, fields))]
+            arms = [judge for part in test.parts if (judge := _judge(part, schema, fields))]
             return _Any(tuple(arms)) if len(arms) == len(test.parts) else None
         case _:
             return None
@@ -140,7 +140,7 @@ def _columns(judge: _Judge) -> list[AskedKeys]:
 
 
 def _savings(plan: ReadPlan, judge: _Judge, files: Sequence[int]) -> list[ReadCost]:
-    """What leaving each of ``files`` out saves: at least its tested columns, by which readers look for matches."""
+    """Return the savings of leaving out each of ``files``: at least its tested columns, which readers read first."""
     names = dict.fromkeys(keys.column for keys in _columns(judge))
     sizes = plan.files.column_bytes([plan.files.schema.find_field(name).field_id for name in names])
     return [ReadCost(1, int(size)) for size in sizes[list(files)]]
@@ -165,13 +165,13 @@ class _Question:
         """One verdict for each file."""
         return at_once(self._verdict, files)
 
-    def _verdict(self, one: _File) -> FileVerdict:
-        verdict = FileVerdict(one.file.file_id, FilterOutcome.NO_FILTER)
+    def _verdict(self, candidate: _File) -> FileVerdict:
+        verdict = FileVerdict(candidate.file.file_id, FilterOutcome.NO_FILTER)
         try:
-            with open_data_file(one.file) as opened:
-                return self._asked(FileFilters(opened), one.saves, verdict)
+            with open_data_file(candidate.file) as opened:
+                return self._asked(FileFilters(opened), candidate.saves, verdict)
         except Exception as error:  # noqa: BLE001 - whoever reads the file says what is wrong with it
-            logger.info("the bloom filters of %s cannot be read: %s", one.file.path, error)
+            logger.info("the bloom filters of %s cannot be read: %s", candidate.file.path, error)
             return verdict
 
     def _asked(self, filters: FileFilters, saves: ReadCost, verdict: FileVerdict) -> FileVerdict:
@@ -198,7 +198,7 @@ def _narrowed(plan: ReadPlan, rounds: Rounds, groups: Mapping[int, tuple[int, ..
         use = FilterUse(len(asked), 0, rounds.cost, NotUsed.NO_GAIN, rounds.stopped)
     else:
         use = FilterUse(len(asked), len(dropped), rounds.cost)
-    gone = {one.file_id for one in dropped}
+    gone = {verdict.file_id for verdict in dropped}
     kept = {number: left for number, left in groups.items() if left}
     return replace(
         plan,

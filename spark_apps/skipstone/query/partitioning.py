@@ -151,9 +151,9 @@ class _Judge:
                 continue
             if test.term.transform != IDENTITY and (applied := projection.applied(test.term.transform)):
                 mask &= columns.applied(place, applied, test)
-            elif (found := projection.project(test)) and projection.kind:
+            elif (projected := projection.project(test)) and projection.kind:
                 column = columns.column(place, projection.kind)
-                passes = column.passes(replace(found, zeros_differ=self._zeros_differ))
+                passes = column.passes(replace(projected, zeros_differ=self._zeros_differ))
                 mask &= passes | projection.uncertain(test, column)
         return mask
 
@@ -162,8 +162,8 @@ def _source(part: PartitionField, schemas: Sequence[Schema]) -> PrimitiveType | 
     """The newest type of the column that a partition field is of."""
     for schema in schemas:
         if part.source_id in field_ids(schema):
-            found = schema.find_type(part.source_id)
-            return found if isinstance(found, PrimitiveType) else None
+            kind = schema.find_type(part.source_id)
+            return kind if isinstance(kind, PrimitiveType) else None
     return None
 
 
@@ -176,17 +176,17 @@ class _Columns:
     _known: dict[tuple[int, KeyType], ValueColumn] = field(default_factory=dict)
 
     def column(self, place: int, kind: KeyType) -> ValueColumn:
-        found = self._known.get((place, kind))
-        if found is None:
-            found = self._known[place, kind] = ValueColumn(self.values[place], kind)
-        return found
+        column = self._known.get((place, kind))
+        if column is None:
+            column = self._known[place, kind] = ValueColumn(self.values[place], kind)
+        return column
 
     def applied(self, place: int, projection: FieldProjection, test: ColumnTest) -> Mask:
         """Which values pass a test on what a transform makes of them."""
-        found, kind = projection.project(test), projection.kind
-        if found is None or kind is None:
+        projected, kind = projection.project(test), projection.kind
+        if projected is None or kind is None:
             return np.ones(self.count, np.bool_)
-        return ValueColumn(projection.values_of(self.values[place]), kind).passes(found)
+        return ValueColumn(projection.values_of(self.values[place]), kind).passes(projected)
 
 
 class _PartitionValues:
@@ -211,7 +211,7 @@ _known: WeakKeyDictionary[FileSet, _PartitionValues] = WeakKeyDictionary()
 
 
 def _values_of(files: FileSet) -> _PartitionValues:
-    found = _known.get(files)
-    if found is None:
-        found = _known[files] = _PartitionValues(files)
-    return found
+    values = _known.get(files)
+    if values is None:
+        values = _known[files] = _PartitionValues(files)
+    return values

@@ -24,7 +24,7 @@ from skipstone.caches import cache_counts
 from skipstone.indexes.asking.answers import Wanted
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
-from skipstone.indexes.keytests import Maybe, Test, plan_test, says_all
+from skipstone.indexes.keytests import Maybe, Test, is_tested_whole, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
@@ -64,7 +64,7 @@ def plan_read(
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
     candidates = _candidates(test, files, chosen, page_rows_of(table), among)
-    is_whole = predicate is not None and says_all(predicate.root, files.schema)
+    is_whole = predicate is not None and is_tested_whole(predicate.root, files.schema)
     question = Question(test, files, candidates, _wanted(selected, predicate), is_whole)
     advice = ask_indexes(table, question, chosen)
     plan = _plan(Question(test, files, candidates), predicate, advice)
@@ -141,8 +141,8 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
 
 def _row_groups(hits: IndexHits, kept: Mask) -> dict[int, tuple[int, ...]]:
     """Row groups to read of the files that an index covers."""
-    found = split_by_file(hits.locations, ROW_GROUP_BITS)
-    return {ordinal: tuple(groups.tolist()) for ordinal, groups in found if kept[ordinal]}
+    by_file = split_by_file(hits.locations, ROW_GROUP_BITS)
+    return {ordinal: tuple(groups.tolist()) for ordinal, groups in by_file if kept[ordinal]}
 
 
 def _positions(hits: IndexHits, kept: Mask, files: FileSet, *, by_position: bool) -> dict[int, npt.NDArray[np.int64]]:
@@ -150,5 +150,5 @@ def _positions(hits: IndexHits, kept: Mask, files: FileSet, *, by_position: bool
     if not by_position:
         return {}
     records = files.files["records"].to_numpy()
-    found = split_by_file(hits.rows.keys, POSITION_BITS)
-    return {ordinal: rows for ordinal, rows in found if kept[ordinal] and are_few(len(rows), int(records[ordinal]))}
+    by_file = split_by_file(hits.rows.keys, POSITION_BITS)
+    return {ordinal: rows for ordinal, rows in by_file if kept[ordinal] and are_few(len(rows), int(records[ordinal]))}

@@ -61,7 +61,7 @@ def explain(
     options: ReadOptions | None = None,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """What ``read`` of the same arguments would read, and which indexes it would use, as text."""
+    """Return a text on the files that ``read`` of the same arguments would read, and the indexes it would use."""
     return plan_read(table, condition, options, columns).text()
 
 
@@ -88,7 +88,7 @@ class BudgetSpent(Exception):
 
 
 class ReadBudget:
-    """What may be read, by several threads at once: ``rows`` that match, and ``nbytes`` as they are in memory."""
+    """The budget of a read, for several threads at once: ``rows`` that match, and ``nbytes`` as they are in memory."""
 
     def __init__(self, rows: int, nbytes: int) -> None:
         """All of it is left."""
@@ -132,24 +132,24 @@ def _rows_of_file(
         positions = _few_matches(file, batches, plan.predicate)
     if positions is not None and not len(positions):
         return []
-    found = []
+    matching = []
     for batch in read_data_file(file, needed, groups, positions, decoding):
-        found.append(matching_rows(batch, plan.predicate).select(names))
+        matching.append(matching_rows(batch, plan.predicate).select(names))
         if budget is not None:
-            budget.spend(rows=found[-1].num_rows)
-    return found
+            budget.spend(rows=matching[-1].num_rows)
+    return matching
 
 
 def _few_matches(
     file: DataFileDescription, batches: Iterator[pa.RecordBatch], predicate: Predicate
 ) -> npt.NDArray[np.int64] | None:
     """Where the matching rows are, by the tested columns alone; None when they are many, and read with all columns."""
-    found, most = [np.empty(0, np.int64)], file.records
+    positions, most = [np.empty(0, np.int64)], file.records
     for batch in batches:
-        found.append(matching_rows(batch, predicate).column(POSITION_COLUMN).to_numpy())
-        if not are_few(sum(map(len, found)), most):
+        positions.append(matching_rows(batch, predicate).column(POSITION_COLUMN).to_numpy())
+        if not are_few(sum(map(len, positions)), most):
             return None
-    return np.concatenate(found)
+    return np.concatenate(positions)
 
 
 def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBatch:
@@ -172,11 +172,11 @@ def probable_rows(table: Table, plan: ReadPlan) -> float | None:
     looked = sorted({ordinals[len(ordinals) // 3], ordinals[2 * len(ordinals) // 3]}) if ordinals else []
     if predicate is None or not looked or not plan.files.are_parquet[looked].all():
         return None
-    tested, seen, found = sorted(column.name for column in predicate.columns), 0, 1
+    tested, seen, matches = sorted(column.name for column in predicate.columns), 0, 1
     for file in describe_files(table, plan.files, looked, with_deletes=False):
         for batch in _looked_at(read_data_file(file, tested, decoding=Decoding(_BATCH_BYTES))):
-            seen, found = seen + len(batch), found + matching_rows(batch, predicate).num_rows
-    return None if not seen else found / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
+            seen, matches = seen + len(batch), matches + matching_rows(batch, predicate).num_rows
+    return None if not seen else matches / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
 
 
 def _looked_at(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,36 +200,36 @@ def answered_rows(
     if plan.answer is None:
         return None
     try:
-        found = _matching_entries(plan, plan.answer, names, budget)
+        entries = _matching_entries(plan, plan.answer, names, budget)
     except BudgetSpent:
         return None
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         logger.warning("index %s cannot be read, its files are read instead: %s", plan.answer.name, error)
         return None
-    deleted = _deleted_rows(table, plan, [keys for keys, _ in found])
-    return [rows.filter(pa.array(~np.isin(keys, deleted))) for keys, rows in found]
+    deleted = _deleted_rows(table, plan, [keys for keys, _ in entries])
+    return [rows.filter(pa.array(~np.isin(keys, deleted))) for keys, rows in entries]
 
 
 def _matching_entries(
     plan: ReadPlan, answer: IndexAnswer, names: Sequence[str], budget: ReadBudget | None
 ) -> list[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
     """Where matching rows are, and the rows. Raises BudgetSpent."""
-    schema, found = arrow_schema(plan.files.schema), []
+    schema, entries = arrow_schema(plan.files.schema), []
     for rows in read_answer(answer):
         fields = [pa.field(POSITION_COLUMN, pa.int64()), *(schema.field(name) for name in rows.columns)]
         columns = [pa.array(rows.keys), *rows.columns.values()]
         matching = matching_rows(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), plan.predicate)
-        found.append((matching[POSITION_COLUMN].to_numpy(), matching.select(names)))
+        entries.append((matching[POSITION_COLUMN].to_numpy(), matching.select(names)))
         if budget is not None:
             budget.spend(rows=matching.num_rows, nbytes=matching.nbytes)
-    return found
+    return entries
 
 
-def _deleted_rows(table: Table, plan: ReadPlan, found: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+def _deleted_rows(table: Table, plan: ReadPlan, keys: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Keys of the rows that position deletes name, in the files that have rows in the answer."""
     nothing = np.empty(0, np.int64)
-    if not plan.files.delete_files or not found:
+    if not plan.files.delete_files or not keys:
         return nothing
-    ordinals = np.unique(np.concatenate(found) >> POSITION_BITS)
+    ordinals = np.unique(np.concatenate(keys) >> POSITION_BITS)
     files = describe_files(table, plan.files, [int(ordinal) for ordinal in ordinals])
     return np.concatenate([nothing, *(file.file_id << POSITION_BITS | deleted_positions(file) for file in files)])

@@ -75,7 +75,7 @@ class IndexUse:
 
 @dataclass(frozen=True)
 class FilterUse:
-    """What bloom filters did: files that were asked, files that were left out, what was read, and why not more."""
+    """The use of bloom filters: files that were asked, files that were left out, what was read, and why not more."""
 
     asked: int
     dropped: int

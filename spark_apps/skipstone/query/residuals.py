@@ -41,7 +41,7 @@ _MOST_BYTES = 16 * 1024
 
 
 class Client(Enum):
-    """What is known of who asks, by its name and by what it always sends. Who gives no name is trusted with nothing."""
+    """The client, by its name and by the fields that it always sends. A client without a name is not trusted."""
 
     SPARK = "Iceberg's Java library in Spark, which filters all rows by itself"
     JAVA = "Iceberg's Java library elsewhere: its own reader filters rows by residuals alone"
@@ -59,12 +59,12 @@ class Client(Enum):
 
 
 def reads_null(version: str) -> bool:
-    """Whether a client takes null for a partition value. PyIceberg refuses it, and needs no partition values."""
+    """Return whether a client takes null for a partition value. PyIceberg refuses it, and needs no partition values."""
     return not version.startswith("PyIceberg")
 
 
 def trusts_lists(version: str) -> bool:
-    """Whether a client counts rows of a partition by the list of files, and takes values of columns from it.
+    """Return whether a client counts rows of a partition by the list of files, and takes values of columns from it.
 
     PyIceberg filters all rows.
     """
@@ -90,14 +90,14 @@ def residual_of(filter_json: Json, rules: ResidualRules) -> Json:
 
     Raises BadSpec when a client that filters by nothing else would get too many rows.
     """
-    found = _Rewriting(rules).rewritten(filter_json, is_negated=False)
+    expression = _Rewriting(rules).rewritten(filter_json, is_negated=False)
     filters_again = rules.client in (Client.SPARK, Client.PYICEBERG)
-    if found is not None and (not filters_again or len(json.dumps(found)) <= _MOST_BYTES):
-        return found
+    if expression is not None and (not filters_again or len(json.dumps(expression)) <= _MOST_BYTES):
+        return expression
     if rules.client is Client.SPARK:
         return True
-    if found is not None:
-        return _says_nothing(found)
+    if expression is not None:
+        return _always_true(expression)
     raise BadSpec(
         Reason.INVALID_SPEC,
         "it names columns that have another name in the newest schema, by which this client cannot judge files with "
@@ -159,12 +159,12 @@ class _Rewriting:
         return test
 
     def _is_bound(self, name: str) -> bool:
-        """Whether the name means one column, in whatever schema the client binds it: others than Java bind it once."""
+        """Return whether the name means one column in all schemas that Java may bind it in; others bind it once."""
         if self._newest is None or self._rules.client is Client.PYICEBERG:
             return True
         key = self._key(name)
-        found = {schema[key] for schema in self._schemas if key in schema}
-        return found == {self._newest.get(key)}
+        columns = {schema[key] for schema in self._schemas if key in schema}
+        return columns == {self._newest.get(key)}
 
     def _type_of(self, name: str) -> str:
         key = self._key(name)
@@ -180,7 +180,7 @@ class _Rewriting:
 
 
 def _is_misjudged(test: Json, type_name: str) -> bool:
-    """Whether Java may judge a truncated partition wrongly: it counts prefixes by UTF-16, and integers overflow."""
+    """Return whether Java may misjudge a truncated partition: it counts prefixes in UTF-16, and integers overflow."""
     if test["type"] in ("starts-with", "not-starts-with"):
         return any(ord(letter) > _LAST_OF_ONE_UNIT for letter in str(_value(test.get("value"))))
     least = _LEAST_TRUNCATED.get(type_name)
@@ -192,8 +192,8 @@ def _value(literal: Json) -> Json:
     return literal.get("value") if isinstance(literal, dict) else literal
 
 
-def _says_nothing(residual: Json) -> Json:
-    """What every row passes and is not the literal: it names a column that the filter names."""
+def _always_true(residual: Json) -> Json:
+    """Return an expression that every row passes and is not a literal: it names a column of the filter."""
     leaf = residual
     while "left" in leaf:
         leaf = leaf["left"]
@@ -250,7 +250,7 @@ def _beside_infinity(kind: str, term: Json, most: float) -> Json:
         {"type": name, "term": term} for name in ("is-nan", "not-nan", "is-null", "not-null")
     )
     equal = _balanced("and", [beyond, not_nan])
-    found: dict[tuple[str, bool], Json] = {
+    tests: dict[tuple[str, bool], Json] = {
         ("lt", True): within,
         ("lt-eq", True): _balanced("and", [not_null, not_nan]),
         ("gt", True): is_nan,
@@ -264,7 +264,7 @@ def _beside_infinity(kind: str, term: Json, most: float) -> Json:
         return equal
     if kind == "not-eq":
         return _balanced("or", [within, is_nan, is_null])
-    return found.get((kind, most > 0), {"type": kind, "term": term})
+    return tests.get((kind, most > 0), {"type": kind, "term": term})
 
 
 def _listed(test: Json) -> Sequence[Json]:

@@ -22,7 +22,7 @@ from skipstone_core.language.icebergjson import FilterColumns, read_filter
 
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.query.partitioning import partition_mask, require_partitions_read_alike
-from skipstone.query.partitions.told import WantedColumns, require_told
+from skipstone.query.partitions.carried import WantedColumns, require_carried
 from skipstone.query.planner import plan_read
 from skipstone.query.readplan import IndexUse, ReadOptions, ReadPlan
 from skipstone.query.residuals import Client, Json, ResidualRules, residual_of, trusts_lists
@@ -37,7 +37,7 @@ _MOST_BOUNDS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRequest:
-    """What a client asks for: the fields of Iceberg's PlanTableScanRequest that a plan depends on.
+    """The request of a client: the fields of Iceberg's PlanTableScanRequest that a plan depends on.
 
     ``filter``: the expression as JSON; None: all rows. ``select``: names of the columns that are read; none: all of
     them. ``stats_fields``: names of the columns whose bounds are wanted. ``client``: how the client calls itself.
@@ -91,7 +91,7 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
     if request.filter is not None:
         tree = read_filter(request.filter, columns, case_sensitive=request.case_sensitive)
     if trusts_lists(request.client):
-        require_told(table, request.snapshot_id, _wanted(request, tree, schema_of(table, snapshot)))
+        require_carried(table, request.snapshot_id, _wanted(request, tree, schema_of(table, snapshot)))
     is_head = snapshot is None or snapshot == table.current_snapshot()
     chosen = _options(options or ReadOptions(), None if is_head else request.snapshot_id)
     files = known_file_set(table, chosen.snapshot_id, columns_of(tree))
@@ -119,14 +119,14 @@ def plan_scan(table: Table, request: ScanRequest, options: ReadOptions | None = 
 def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
     if snapshot_id is None:
         return table.current_snapshot()
-    found = table.snapshot_by_id(snapshot_id)
-    if found is None:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None:
         raise KeyError(snapshot_id)
-    return found
+    return snapshot
 
 
 def _wanted(request: ScanRequest, tree: Filter, read_in: Schema) -> WantedColumns:
-    """What the client reads. Spark names no column when it wants none; others may mean all."""
+    """Return the columns that the client reads. Spark names no column when it wants none; others may mean all."""
     names = {name.lower() for name in request.select}
     if not names and request.asked_by in (Client.JAVA, Client.OTHER):
         names = {field.name.lower() for field in read_in.fields}
@@ -212,12 +212,12 @@ def _bounds_of(tree: Filter, request: ScanRequest, files: FileSet) -> tuple[int,
 
 
 def _reads_less(request: ScanRequest, fields: Sequence[NestedField]) -> bool:
-    """Whether the client has left out some of the columns already."""
+    """Return whether the client has left out some of the columns already."""
     return bool(request.select) and not {field.name for field in fields} <= frozenset(request.select)
 
 
 def _may_hide_nan(field: NestedField, files: FileSet) -> bool:
-    """Whether bounds of floats may leave NaN out: clients take them for the greatest value if nobody counted."""
+    """Return whether bounds of floats may leave NaN out: clients take them for the greatest value if nobody counted."""
     if not isinstance(field.field_type, FloatType | DoubleType):
         return False
     return any(count != 0 for count in pc.unique(files.bounds(field.field_id).nan_count).to_pylist())

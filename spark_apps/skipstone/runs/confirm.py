@@ -37,18 +37,18 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
 
 
 def _confirm(catalog: Catalog, ref: TableRef, txn: str, reporter: Reporter, ports: CommitPorts | None) -> JobReport:
-    found = find_table(catalog, ref)
-    if isinstance(found, Lost) and found.is_proven:
+    table = find_table(catalog, ref)
+    if isinstance(table, Lost) and table.is_proven:
         # The table that the transaction was for is gone, and every late commit to it is refused by its UUID.
-        return _absent(reporter, found.reason, found.message)
-    if isinstance(found, Lost):
-        return _unknown(reporter, found.message, found.reason)
+        return _absent(reporter, table.reason, table.message)
+    if isinstance(table, Lost):
+        return _unknown(reporter, table.message, table.reason)
     try:
-        state = abort_txn(catalog, found, txn, ports)
+        state = abort_txn(catalog, table, txn, ports)
     except BadSpec as error:
         return _unknown(reporter, f"The table changed while it was asked: {error}")
     if isinstance(state, Present):
-        recall_unused(catalog, found, AlreadyCommitted(state.record), reporter)
+        recall_unused(catalog, table, AlreadyCommitted(state.record), reporter)
     return _report(reporter, state)
 
 

@@ -27,7 +27,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class _Target:
-    """What to drop and by which property it must be ours."""
+    """The table to drop, and the property by which it must be ours."""
 
     identifier: Identifier
     owner_property: str
@@ -67,18 +67,18 @@ def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
                 why = "was not created by this resource, or has taken the name of the table that was"
                 return Reason.DATA_RETAINED, f"{name} {why}; its data is kept at {table.location()}."
             if done := purge(catalog, table):
-                return _told(name, table, done)
+                return _outcome(name, table, done)
         except (NoSuchTableError, NoSuchNamespaceError):
             return Reason.DATA_DELETED, f"{name} is not in the catalog."
     message = f"{name} was changed {ROUNDS} times while it was about to be dropped: stop what writes it."
     raise DependencyUnavailable(Reason.CONFLICTED, message)
 
 
-def _told(name: str, table: Table, done: Purged) -> tuple[Reason, str]:
+def _outcome(name: str, table: Table, done: Purged) -> tuple[Reason, str]:
     location = table.location()
     if done.why_kept:
-        said = "was dropped from the catalog, and its" if done.is_dropped else "is kept, and so is its"
-        return Reason.DATA_RETAINED, f"{name} {said} data at {location} was not deleted: {done.why_kept}."
+        clause = "was dropped from the catalog, and its" if done.is_dropped else "is kept, and so is its"
+        return Reason.DATA_RETAINED, f"{name} {clause} data at {location} was not deleted: {done.why_kept}."
     _remove_empty_folders(location)
     stays = f" {done.elsewhere} files that lie elsewhere were not written for the table and stay." * bool(
         done.elsewhere

@@ -59,7 +59,7 @@ class Intake:
 def take_source(
     request: JobRequest, table: Table, source: SourceSpec, note: Callable[[str], None] = lambda _: None
 ) -> Intake | Outcome:
-    """What the job ``request`` applies to ``table`` (freshly loaded), the same for all its attempts; or its outcome.
+    """Return the intake of the job ``request`` for ``table`` (freshly loaded), one for all attempts; or its outcome.
 
     ``note`` is told what people should know of files that are left out.
 
@@ -90,13 +90,13 @@ def require_managed(ref: TableRef, where: str) -> None:
 
 
 def is_unique(source: SourceSpec) -> bool:
-    """Whether the source's digest has to be new to the table; files consumed one by one are looked at one by one."""
+    """Return whether the source's digest has to be new to the table; consumed files are checked one by one."""
     is_new = source.consume is ConsumePolicy.ALL and source.duplicates is DuplicatesPolicy.REFUSE
     return is_new and not source.only_rejected
 
 
 def source_record(intake: Intake, counts: Mapping[str, int], source: SourceSpec | None = None) -> TxnRecord:
-    """What the table remembers of a job that applied ``intake``: not its files if ``source`` asks for some changes."""
+    """Return the record of a job that applied ``intake``: without files if ``source`` asks for some changes only."""
     is_part = source is not None and source.only_rejected
     return TxnRecord(time_ms=0, counts=counts, source_digest=None if is_part else intake.listing.digest)
 
@@ -119,10 +119,10 @@ def new_files(
 
     Raises BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
     """
-    found = {entry_of(listing, file)[:NAME_BYTES]: file for file in listing.files}
+    by_name = {entry_of(listing, file)[:NAME_BYTES]: file for file in listing.files}
     touched = []
     for name, state in memory.entries(table, memory.find_head(table)):
-        file = found.pop(name, None)
+        file = by_name.pop(name, None)
         if file is None:
             continue
         now = entry_of(listing, file)[NAME_BYTES:]
@@ -141,17 +141,17 @@ def new_files(
             f"last change; they are not read again, the first is '{min(touched)}'. If it was rewritten, put the new "
             "content under a new name."
         )
-    files = tuple(sorted(found.values()))
+    files = tuple(sorted(by_name.values()))
     return replace(listing, files=files, left_out=len(listing.files) - len(files))
 
 
 def entry_of(listing: SourceListing, file: Entry) -> bytes:
-    """What a consumer remembers of ``file``."""
+    """Return a consumer's entry of ``file``."""
     return entry(listing.remembered_name(file), file.size, file.version, file.touched_ns)
 
 
 def consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
-    """What ``memory`` will hold besides when the files of ``listing`` are taken."""
+    """Return the entries that the files of ``listing`` add to ``memory``."""
     entries = [entry_of(listing, file) for file in listing.files]
-    taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
+    taken = {name[:NAME_BYTES]: file.path for name, file in zip(entries, listing.files, strict=True)}
     return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

@@ -49,8 +49,8 @@ from skipstone.runs.registering.register import plan_registration
 from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
-from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled, told_once
+from skipstone.runs.reporting.states import report_state, reported_with
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, reported_once, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.columns import SourceColumn, table_names
@@ -81,7 +81,7 @@ TASK_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What a run works for. ``token`` is this process's own."""
+    """The job of a run. ``token`` is this process's own."""
 
     request: JobRequest
     reporter: Reporter
@@ -94,7 +94,7 @@ class _Job:
 
     @property
     def registers(self) -> bool:
-        """Whether the files of the source become files of the table."""
+        """Return whether the files of the source become files of the table."""
         return self.task.mode is LoadMode.REGISTER
 
     def end(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
@@ -102,7 +102,7 @@ class _Job:
         recall_unused(self.catalog, self.ref, outcome, self.reporter)
         enter_commit(self._inline, outcome)
         forget_committed(self.request, outcome)
-        return told_with(self.reporter.judge(outcome, counts), self._look)
+        return reported_with(self.reporter.judge(outcome, counts), self._look)
 
     @property
     def _inline(self) -> InlineSite:
@@ -120,7 +120,7 @@ class _Job:
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """What the tasks of one plan left. ``columns``: fields that the load adds to the table."""
+    """The files that the tasks of one plan wrote. ``columns``: fields that the load adds to the table."""
 
     added: tuple[DataFile, ...]
     answers: tuple[TaskAnswer, ...]
@@ -160,7 +160,7 @@ def run_load(
     share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Append the rows of ``request.load`` to ``request.table``, once. Raises UserError; ``ports`` are for tests."""
-    return told_once(request, lambda: _run(request, reporter, ports, share))
+    return reported_once(request, lambda: _run(request, reporter, ports, share))
 
 
 def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> JobReport:
@@ -213,8 +213,8 @@ def _attempt(job: _Job, intake: Intake, token: str) -> tuple[Outcome, Mapping[st
     counts: dict[str, int] = {}
 
     def register(_: WrittenFiles) -> TableCommit:
-        change, found = plan_registration(job.request, job.reporter, table, job.task.source, intake)
-        counts.update(found)
+        change, registered = plan_registration(job.request, job.reporter, table, job.task.source, intake)
+        counts.update(registered)
         return change
 
     def write(files: WrittenFiles) -> TableCommit:
@@ -247,7 +247,7 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
 
 @dataclass(frozen=True)
 class _Plan:
-    """What one attempt reads and writes."""
+    """The plan of one attempt: source and target."""
 
     job: _Job
     listing: SourceListing
@@ -260,7 +260,7 @@ class _Plan:
         return plan_columns(self.table, {column.name: column.type for column in read if column.name not in known})
 
     def spec(self, columns: Sequence[NestedField], counted: tuple[str, ...] = ()) -> LoadSpec:
-        """What tasks write by into a table that gets ``columns``."""
+        """Return the settings of tasks that write into a table that gets ``columns``."""
         job = self.job
         return LoadSpec(
             write=write_spec(with_columns(self.table, columns), job.request.run_id),
@@ -273,7 +273,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Made:
-    """What tasks answered about a source with these ``names``, and the fields that the load adds."""
+    """The answers of tasks on a source with these ``names``, and the fields that the load adds."""
 
     answers: tuple[TaskAnswer, ...]
     names: Names
@@ -300,13 +300,13 @@ def _write_here(plan: _Plan) -> _Made | None:
             job.reporter.progress(f"reading the source by Spark: {error}")
             return None
         except OSError as error:
-            if told := storage_failure(error, table.location()):
-                raise told from error
+            if failure := storage_failure(error, table.location()):
+                raise failure from error
             raise
 
 
 def _is_zone(name: str) -> bool:
-    """Whether the time zone, which plain sources do not need, is right; Spark tells what is wrong with another one."""
+    """Return whether the time zone, which plain sources do not need, is known; Spark explains a wrong one."""
     try:
         return bool(ZoneInfo(name).key)
     except (KeyError, ValueError, OSError):
@@ -327,7 +327,9 @@ def _write_in_spark(plan: _Plan) -> _Made:
             rows = map_batches(frame, kernel, ANSWER_DDL).collect()
     answers = sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition)
     names = table_names(job.task.source, table.schema(), read.groups)
-    _tell(job, names, merged_counts([read.known, dict.fromkeys(read.counted, 0), *(one.unused for one in answers)]))
+    _tell(
+        job, names, merged_counts([read.known, dict.fromkeys(read.counted, 0), *(answer.unused for answer in answers)])
+    )
     return _Made(tuple(answers), names, columns)
 
 
@@ -379,7 +381,7 @@ def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
 
 def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> TableCommit:
     job.reporter.progress("committing", written.counts)
-    told = job.reporter.base()
+    report = job.reporter.base()
     rejected_path = keep_rejects(job.request, written.reject_parts) if written.reject_parts else None
     return TableCommit(
         pinned=pin_table(table),
@@ -388,7 +390,7 @@ def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> Table
         record=replace(source_record(intake, written.counts), rejected_path=rejected_path),
         summary={
             **{f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
-            **unused_summary(told.unused_columns, told.unused_total),
+            **unused_summary(report.unused_columns, report.unused_total),
         },
         columns=written.columns,
         unique_source=is_unique(job.task.source),

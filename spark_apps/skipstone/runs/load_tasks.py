@@ -49,7 +49,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAnswer:
-    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: in the storage.
+    """The answer of one task. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: in the storage.
 
     ``read``: rows that it was given; ``unused``: how many of them have a value, by column that nothing uses.
     """
@@ -105,10 +105,10 @@ def load_kernel(spec: LoadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 def opened_answer(answer: bytes) -> TaskAnswer:
     """Read the answer of one of our own tasks."""
-    found = pickle.loads(answer)
-    if not isinstance(found, TaskAnswer):
-        raise TypeError(f"a load task answered {type(found).__name__}")
-    return found
+    content = pickle.loads(answer)
+    if not isinstance(content, TaskAnswer):
+        raise TypeError(f"a load task answered {type(content).__name__}")
+    return content
 
 
 def load_here(spec: LoadSpec, rows: Iterable[pa.Table]) -> TaskAnswer:
@@ -152,7 +152,7 @@ def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAn
 
 @dataclass
 class _Taken:
-    """What a task is given: rows, and those of them with a value in columns ``counted``."""
+    """The input of a task: rows, and those of them with a value in columns ``counted``."""
 
     counted: tuple[str, ...]
     read: int = 0

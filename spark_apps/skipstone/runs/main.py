@@ -87,7 +87,7 @@ def _start_logging() -> None:
 
 
 def _tell_start(reporter: Reporter) -> None:
-    """What the interpreter and the imports took, as the stage ``start``; only for a process that is this run's own."""
+    """Note the time of interpreter and imports as the stage ``start``, in a process that is this run's own."""
     age = process_age()
     _log.info("run %s begins, %.3f s after its process", reporter.request.run_id, age)
     reporter.spent("start", age)
@@ -165,5 +165,5 @@ def _passing_failure(unknown: JobReport, error: Exception) -> tuple[JobReport, i
             return replace(unknown, reason=Reason.CATALOG_UNAVAILABLE, message=str(error)), EXIT_UNAVAILABLE
         case OSError():
             return replace(unknown, reason=Reason.STORAGE_UNAVAILABLE, message=first_lines(error)), EXIT_UNAVAILABLE
-    told = f"{type(error).__name__}: {first_lines(error)}"
-    return replace(unknown, reason=Reason.DRIVER_FAILED, message=told), EXIT_UNKNOWN
+    message = f"{type(error).__name__}: {first_lines(error)}"
+    return replace(unknown, reason=Reason.DRIVER_FAILED, message=message), EXIT_UNKNOWN

@@ -53,7 +53,7 @@ MAX_FAILURES_REMEMBERED = 50
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run works on, pinned."""
+    """The pinned objects of a run."""
 
     request: JobRequest
     reporter: Reporter
@@ -107,25 +107,25 @@ def _pin(request: JobRequest, reporter: Reporter) -> _Work:
 
 def _open(work: _Work) -> IndexTable:
     """The index table, made when absent. A definition that no longer fits the table ends the run."""
-    found = _sound_index(work, index_identifier(work.request.warehouse, work.ref, work.index))
-    if found is None:
+    index = _sound_index(work, index_identifier(work.request.warehouse, work.ref, work.index))
+    if index is None:
         return make_index(work.catalog, work.request.warehouse, work.ref, work.table, work.index)
-    abort_earlier_uploads(work.request, found.table)
-    require_fit(work.table, found)
-    return found
+    abort_earlier_uploads(work.request, index.table)
+    require_fit(work.table, index)
+    return index
 
 
 def _sound_index(work: _Work, identifier: Identifier) -> IndexTable | None:
     """The index, None when there is none. One that is damaged is dropped: all of it can be built again."""
-    found, damage = _read_index(work, identifier)
+    index, damage = _read_index(work, identifier)
     if damage is None:
-        return found
+        return index
     logger.warning("%s; it is dropped and built again", damage)
     drop_damaged(work.catalog, identifier, lambda: _read_index(work, identifier)[1] is not None)
-    found, damage = _read_index(work, identifier)
+    index, damage = _read_index(work, identifier)
     if damage is not None:
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, str(damage)) from damage
-    return found
+    return index
 
 
 def _read_index(work: _Work, identifier: Identifier) -> tuple[IndexTable | None, UnreadableIndex | None]:
@@ -188,9 +188,9 @@ def _merge_runs(work: _Work, index: IndexTable, progress: Progress) -> tuple[Ind
     try:
         return merge_runs(_entering(work), index, due, progress), ()
     except UnreadableIndexFile as error:
-        found = reopen_index(work.catalog, index)
-        if damage := confirm_damage(found, error):
-            return found, damage
+        newest = reopen_index(work.catalog, index)
+        if damage := confirm_damage(newest, error):
+            return newest, damage
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{error}; try again later") from error
 
 

@@ -38,8 +38,8 @@ def settled(table: Table, txn: str) -> Outcome | None:
     return find_outcome(find_txn(table, txn))
 
 
-def told_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
-    """What ``run`` reports of a job, or that another attempt committed it while this one failed.
+def reported_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
+    """Return the report of ``run`` on a job, also if another attempt committed it while this one failed.
 
     An attempt that was stopped may wake up when all is done: its source is gone then, or has changed. ``run`` goes
     again and finds the transaction in the table. Raises what ``run`` raises while it is not there.
@@ -55,7 +55,7 @@ def told_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
 
 
 def _is_committed(request: JobRequest) -> bool:
-    """Whether a fresh look finds the transaction of the job in its table; False when the table cannot be read."""
+    """Return whether the table, freshly loaded, has the transaction of the job; False if it cannot be read."""
     try:
         catalog = open_catalog(request.warehouse)
         return request.table is not None and isinstance(

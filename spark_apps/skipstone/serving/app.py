@@ -107,7 +107,7 @@ class PlanningApp:
         return await self._worked(request, work, partial(self.answers.load, request, target))
 
     async def _worked(self, request: Request, work: _Work, load: Callable[[], Awaitable[OpenTable]]) -> Response:
-        """What ``work`` makes of the table and the body, once the caller may load the table."""
+        """Return the answer of ``work`` for the table and the body, once the caller may load the table."""
         with work.counted():
             async with self.workers.admitted():
                 opened = await load()
@@ -119,7 +119,7 @@ class PlanningApp:
 
 @dataclass(frozen=True)
 class _Work:
-    """What is done with a table and a body, how its end is counted, and what is noted for the log."""
+    """The work for a table and a body, the count of its end, and the note for the log."""
 
     answer: Callable[[Table, bytes], PlanAnswer]
     ended: Callable[[str], None]
@@ -164,7 +164,7 @@ async def _pieces(answer: PlanAnswer) -> AsyncIterator[bytes]:
 
 
 def _failed(error: Exception) -> Refused:
-    """What the caller gets for a failure. What is logged names the place and the kind: messages may quote filters."""
+    """Return the answer to a failure. The log names the place and the kind only: messages may quote filters."""
     if isinstance(error, DependencyUnavailable):
         _log.warning("a request failed for now: %s", error)
         return unavailable(str(error).rstrip("."))

@@ -29,7 +29,7 @@ class Readiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests should come here."""
+        """Return whether requests should come here."""
         known = self._answered is not None and time.monotonic() - self._answered < GOOD_SECONDS
         return known and not self.is_ending
 

@@ -82,9 +82,9 @@ class PlanningMeasures:
         """Count what an index did."""
         self._uses.labels(use).inc()
 
-    def verified(self, found: str) -> None:
+    def verified(self, verdict: str) -> None:
         """Count a plan whose left out files were read."""
-        self._verified.labels(found).inc()
+        self._verified.labels(verdict).inc()
 
     def upstream_failed(self, kind: str) -> None:
         """Count a request to the catalog that failed."""

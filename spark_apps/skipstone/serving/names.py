@@ -21,7 +21,7 @@ _TABLE = "namespaces/{namespace}/tables/{table}"
 
 
 class Route(StrEnum):
-    """What requests ask for; the value is the path as the access log shows it."""
+    """The kinds of requests; the value is the path as the access log shows it."""
 
     CONFIG = "config"
     TOKENS = "oauth/tokens"
@@ -52,7 +52,7 @@ _DECODINGS: Final = 3
 
 @dataclass(frozen=True)
 class Target:
-    """What a request is about. ``prefix``: decoded; ``namespace``: decoded, with the separators of its levels.
+    """The target of a request. ``prefix``: decoded; ``namespace``: decoded, with the separators of its levels.
 
     ``path``: as it came.
     """

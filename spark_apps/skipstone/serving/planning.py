@@ -94,7 +94,7 @@ _planners = count()
 
 @dataclass(frozen=True)
 class _Described:
-    """What all pages of a plan share."""
+    """The common parts of all pages of a plan."""
 
     residual: Any
     bounds: tuple[int, ...]
@@ -127,7 +127,7 @@ class ScanPlanner:
             known = _answers.get(
                 self._question(table, body, client),
                 lambda: self._made(table, body, client),
-                lambda found: not found.heads or found.heads == self._heads_of(table),
+                lambda answer: not answer.heads or answer.heads == self._heads_of(table),
             )
         else:  # which looks into some of all answers
             known = self._made(table, body, client)
@@ -175,7 +175,7 @@ class ScanPlanner:
             raise Refused(404, NO_TASK, _RENUMBERED)
         with self._measures.part("describe"):
             shared = _Described(page.residual, page.bounds, reads_null(client))
-            tasks = _told(table, files, page.ordinals, shared)
+            tasks = _task_texts(table, files, page.ordinals, shared)
         return PlanAnswer([b"{", *tasks, b"}"], len(files), len(page.ordinals))
 
     def _planned(self, table: Table, request: ScanRequest, heads: IndexHeads) -> PlannedScan:
@@ -200,7 +200,7 @@ class ScanPlanner:
     def _first_page(self, table: Table, plan: PlannedScan, shared: _Described) -> list[bytes | memoryview]:
         pages = list(self._pages(plan.ordinals, shared))
         tokens = [self._token(plan, ordinals, shared) for ordinals in pages[1:]]
-        tasks = _told(table, plan.files, pages[0], shared)
+        tasks = _task_texts(table, plan.files, pages[0], shared)
         ending = f',"plan-tasks":{json.dumps(tokens)}}}' if tokens else "}"
         return [b'{"status":"completed",', *tasks, ending.encode()]
 
@@ -235,7 +235,7 @@ def _files_of(table: Table, snapshot_id: int | None) -> FileSet:
 
 
 def _described(plan: PlannedScan, client: str) -> _Described:
-    """What all pages share. Raises Refused (413) for a residual that no answer could tell with every file."""
+    """Return the common parts of all pages. Raises Refused (413) for a residual too large to repeat with each file."""
     size = len(json.dumps(plan.residual))
     if size > _RESIDUAL_BYTES:
         message = (
@@ -246,7 +246,7 @@ def _described(plan: PlannedScan, client: str) -> _Described:
     return _Described(plan.residual, plan.bounds_of, reads_null(client))
 
 
-def _told(table: Table, files: FileSet, ordinals: npt.NDArray[np.int64], shared: _Described) -> list[bytes]:
+def _task_texts(table: Table, files: FileSet, ordinals: npt.NDArray[np.int64], shared: _Described) -> list[bytes]:
     """Tasks of files. Raises Refused (406) for files that JSON cannot tell of."""
     # columns that are dropped and would be read are refused by the plan
     described = describe_tasks_without_dropped if shared.tells_null else describe_tasks_without_null

@@ -37,7 +37,7 @@ REPORTS: Final = f"POST {_TABLE}/metrics"
 
 
 def mode_defaults(mode: PlanningMode) -> dict[str, str]:
-    """What clients take unless their users say otherwise."""
+    """Return the settings that clients take unless their users choose others."""
     return {MODE: SERVER_MODE} if mode is PlanningMode.DEFAULT else {}
 
 

@@ -35,7 +35,7 @@ class PlanVerifier:
         self._distrusted: set[str] = set()
 
     def trusts(self, table: Table) -> bool:
-        """Whether no index of ``table`` has been found to be wrong."""
+        """Return whether no index of ``table`` has been found to be wrong."""
         return str(table.metadata.table_uuid) not in self._distrusted
 
     def offer(self, table: Table, scan: PlannedScan) -> None:
@@ -49,15 +49,15 @@ class PlanVerifier:
 
     def _verify(self, table: Table, scan: PlannedScan) -> None:
         try:
-            found = verify_scan(table, scan, self._files, _RANDOM)
+            verification = verify_scan(table, scan, self._files, _RANDOM)
         except Exception as error:  # noqa: BLE001 - a file that cannot be read says nothing of the plan
             _log.info("a plan cannot be verified: %s", type(error).__name__)
             self._measures.verified("unfinished")
             return
         finally:
             self._idle.release()
-        self._measures.verified("wrong" if found.wrong else "right" if found.is_whole else "unfinished")
-        if found.wrong:
+        self._measures.verified("wrong" if verification.wrong else "right" if verification.is_whole else "unfinished")
+        if verification.wrong:
             self._distrusted.add(str(table.metadata.table_uuid))
             used = ", ".join(use.name for use in scan.indexes if use.used) or "none"
             _log.error(
@@ -65,6 +65,6 @@ class PlanVerifier:
                 "this replica plans the table without indexes from now on: drop and create the indexes and restart it",
                 ".".join(table.name()),
                 scan.files.snapshot_id,
-                ", ".join(found.wrong),
+                ", ".join(verification.wrong),
                 used,
             )

@@ -49,7 +49,7 @@ class PlanWorkers:
             self.pending -= 1
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` gives in a thread; within ``admitted``."""
+        """Return the result of ``work`` in a thread; within ``admitted``."""
         return await asyncio.wrap_future(self._pool.submit(work))
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ def _cast_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
         fields = [kind.field(at) for at in range(kind.num_fields)]
         held = {array.type.field(at).name: array.field(at) for at in range(array.type.num_fields)}
         arrays = [_cast(held[field.name], field.type) for field in fields]
-        arrays = [_filled(array, one, kind, at) for at, one in enumerate(arrays)]
+        arrays = [_filled(array, child, kind, at) for at, child in enumerate(arrays)]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=array.is_null())
     first, last = (array.offsets[at].as_py() for at in (0, -1))
     offsets, nulls = pc.subtract(array.offsets, first), array.is_null()

@@ -69,7 +69,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     names = _load_names(source, schema, groups)
     refuse_twins(names)
     refuse_mixed(names)
-    found = []
+    fed = []
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
         lacking = next((group for group in groups if name not in group.columns), None)
@@ -82,13 +82,13 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
         if is_fed:
             if holds_opaque(field.field_type):
                 raise _unmade(field)
-            found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
+            fed.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
     require_used(names)
     if source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
-    refuse_own_names((column.name for column in found), "spec.tableRef")
-    refuse_own_names((column.source for column in found), "spec.source.mapping")
-    return (*found, *_added(source, schema, groups))
+    refuse_own_names((column.name for column in fed), "spec.tableRef")
+    refuse_own_names((column.source for column in fed), "spec.source.mapping")
+    return (*fed, *_added(source, schema, groups))
 
 
 def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
@@ -99,11 +99,11 @@ def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) ->
     types = {
         name: declared.get(name) or _added_type(name, groups) for name in _load_names(source, schema, groups).unknown
     }
-    found = {name: kind for name, kind in types.items() if kind is not None and not isinstance(kind, UnknownType)}
-    added = [MergeColumn(name=name, type=str(kind)) for name, kind in found.items()]
+    kinds = {name: kind for name, kind in types.items() if kind is not None and not isinstance(kind, UnknownType)}
+    added = [MergeColumn(name=name, type=str(kind)) for name, kind in kinds.items()]
     refuse_closed(added, "spec.source.unknownColumns")
-    refuse_names((field.name for field in schema.fields), [*found], "spec.source.unknownColumns")
-    return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in found.items())
+    refuse_names((field.name for field in schema.fields), [*kinds], "spec.source.unknownColumns")
+    return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in kinds.items())
 
 
 def source_columns(
@@ -122,13 +122,13 @@ def source_columns(
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
     unnamed = {name for group in groups for name, column in group.columns.items() if column.is_unnamed}
-    told = list(dict.fromkeys(chain(names, declared, (pair.from_ for pair in source.mapping))))
+    named = list(dict.fromkeys(chain(names, declared, (pair.from_ for pair in source.mapping))))
     for group in groups:
-        for name in told if needed is None else needed:
+        for name in named if needed is None else needed:
             if name not in group.columns and name not in unnamed:
                 who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
                 raise _missing(group, name, who)
-    names = names if needed is None else list(dict.fromkeys(chain(told, _known(source, schema))))
+    names = names if needed is None else list(dict.fromkeys(chain(named, _known(source, schema))))
     refuse_own_names(names, "spec.source")
     own = _added_type if _adds_text_for_times(source, schema) else _own_type
     types = {name: fed.get(name) or declared.get(name) or own(name, groups) for name in names}
@@ -146,7 +146,7 @@ def _added_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
 
 
 def _adds_text_for_times(source: SourceSpec, schema: Schema) -> bool:
-    """Whether times of a day are added as text: not if the table has a column of times, which a clause may feed."""
+    """Return whether times of a day are added as text: not if the table has a time column, which a clause may feed."""
     has_times = any(isinstance(field.field_type, TimeType) for field in schema.fields)
     return source.unknown_columns is UnknownColumns.ADD and not has_times
 
@@ -208,7 +208,7 @@ def fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
     """
     mapping = column_mapping(source, schema)
     by_name = {field.name: field.field_type for field in schema.fields}
-    found = {name: kind for name, kind in by_name.items() if not holds_opaque(kind)}
+    fed = {name: kind for name, kind in by_name.items() if not holds_opaque(kind)}
     mapped: dict[str, IcebergType] = {}
     for column, name in mapping.items():
         if mapped.setdefault(name, by_name[column]) != by_name[column]:
@@ -217,7 +217,7 @@ def fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
                 f"source column '{name}' feeds columns of types {mapped[name]} and {by_name[column]}: map one of them",
                 field="source.mapping",
             )
-    return {**found, **{name: kind for name, kind in mapped.items() if not holds_opaque(kind)}}
+    return {**fed, **{name: kind for name, kind in mapped.items() if not holds_opaque(kind)}}
 
 
 def _unmade(field: NestedField) -> BadSpec:
@@ -233,7 +233,7 @@ def _unmade(field: NestedField) -> BadSpec:
 def _known(source: SourceSpec, schema: Schema) -> Iterator[str]:
     """The table's columns that a source column of equal name feeds, if there is one."""
     mapped = {pair.column for pair in source.mapping}
-    return (one.name for one in schema.fields if _is_fed(one) and one.name not in mapped)
+    return (field.name for field in schema.fields if _is_fed(field) and field.name not in mapped)
 
 
 def _is_fed(field: NestedField) -> bool:
@@ -254,8 +254,8 @@ def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
     having = [group for group in groups if name in group.columns]
     telling = [group for group in having if not group.columns[name].is_empty]
     if not telling:
-        found = [kind for group in having if (kind := _natural(group.columns[name]))]
-        return found[0] if found else UnknownType() if having else None
+        natural = [kind for group in having if (kind := _natural(group.columns[name]))]
+        return natural[0] if natural else UnknownType() if having else None
     kinds = [_natural(group.columns[name]) for group in telling]
     other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if other is not None:
@@ -276,7 +276,7 @@ def _natural(column: RawColumn) -> IcebergType | None:
 
 
 def _missing(group: ColumnGroup, name: str, who: str) -> BadData:
-    alike = [one for one in group.columns if one.strip().lower() == name.strip().lower()]
+    alike = [candidate for candidate in group.columns if candidate.strip().lower() == name.strip().lower()]
     hint = f" (it has '{alike[0]}': names are exact)" if alike else ""
     return BadData(
         Reason.SOURCE_COLUMN_MISSING,

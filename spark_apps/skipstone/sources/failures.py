@@ -46,12 +46,12 @@ def readable(listing: SourceListing) -> Iterator[None]:
         if find_cause(error):
             raise
         refused = _require_unchanged(listing, error)
-        if told := carried(error):
-            raise told from error
+        if failure := carried(error):
+            raise failure from error
         if isinstance(error, PySparkException | Py4JJavaError):
-            said = str(error)
-            if found := _away(listing, said, refused) or _unreadable(listing, said):
-                raise found from error
+            text = str(error)
+            if problem := _away(listing, text, refused) or _unreadable(listing, text):
+                raise problem from error
         raise
 
 
@@ -59,28 +59,28 @@ def _require_unchanged(listing: SourceListing, error: Exception) -> UserError | 
     """Raise what ``require_unchanged`` finds; what a storage says that does not answer now is given back."""
     try:
         require_unchanged(listing)
-    except UserError as found:
-        if found.reason is Reason.SOURCE_CHANGED:
-            raise found from error
-        return found
+    except UserError as changed:
+        if changed.reason is Reason.SOURCE_CHANGED:
+            raise changed from error
+        return changed
     return None
 
 
-def _away(listing: SourceListing, said: str, refused: UserError | None) -> UserError | None:
+def _away(listing: SourceListing, text: str, refused: UserError | None) -> UserError | None:
     """What a store that answers otherwise than with the file makes of Spark's failure; None for other ones."""
-    if has_vanished(said):
+    if has_vanished(text):
         return vanished(listing)
-    if (found := _REFUSED.search(said)) is None:
+    if (match := _REFUSED.search(text)) is None:
         return None
     return refused or DependencyUnavailable(
         Reason.STORAGE_UNAVAILABLE,
-        f"Spark cannot read {listing.storage.where()} ({found[1] or found[2]}): check the permissions and that the "
+        f"Spark cannot read {listing.storage.where()} ({match[1] or match[2]}): check the permissions and that the "
         "endpoint answers, and try again",
     )
 
 
-def _unreadable(listing: SourceListing, said: str) -> BadData | None:
-    if _ORC_FRACTION in said:
+def _unreadable(listing: SourceListing, text: str) -> BadData | None:
+    if _ORC_FRACTION in text:
         first, *others = listing.files
         message = (
             f"'{first.path}'{f' or one of {len(others)} more files' * bool(others)} has a timestamp before 1970 with a "
@@ -88,10 +88,10 @@ def _unreadable(listing: SourceListing, said: str) -> BadData | None:
             "files as Parquet"
         )
         return BadData(Reason.SOURCE_UNREADABLE, message, field="source.paths")
-    if (found := _FAILED.search(said)) is None:
+    if (match := _FAILED.search(text)) is None:
         return None
     root = listing.storage.address().partition(":")[2].strip("/")
-    name = unquote(found["path"]).lstrip("/").removeprefix(root).lstrip("/")
-    causes = _CAUSE.findall(said)
+    name = unquote(match["path"]).lstrip("/").removeprefix(root).lstrip("/")
+    causes = _CAUSE.findall(text)
     why = causes[-1].strip() if causes else "it is damaged or of another format"
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; fix the file", field="source.paths")

@@ -35,7 +35,7 @@ class RawColumn:
 
     @property
     def is_null(self) -> bool:
-        """Whether it holds no value and tells no type that is loaded."""
+        """Return whether it holds no value and tells no type that is loaded."""
         return self.is_empty and self.file_type is None
 
 

@@ -97,8 +97,8 @@ class _Search:
 
 def _listed(warehouse: WarehouseRef, source: SourceSpec, search: _Search) -> SourceListing:
     storage = open_location(warehouse, source.location)
-    found = {file.path: file for path in source.paths for file in _list_path(storage, path, search)}
-    files = tuple(found[path] for path in sorted(found))
+    by_path = {file.path: file for path in source.paths for file in _list_path(storage, path, search)}
+    files = tuple(by_path[path] for path in sorted(by_path))
     return SourceListing(storage=storage, files=files, location=source.location)
 
 
@@ -139,10 +139,10 @@ def unpin_source(warehouse: WarehouseRef, uid: str) -> None:
 def pinned_table(storage: Storage, uid: str) -> str:
     """The uid of the Table that the job ``uid`` writes, as its pin tells; empty when it does not, or there is none."""
     try:
-        told = json.loads(storage.read(pin_path(uid)))
+        pin = json.loads(storage.read(pin_path(uid)))
     except (FileNotFoundError, ValueError):
         return ""
-    table = told.get("table") if isinstance(told, dict) else None
+    table = pin.get("table") if isinstance(pin, dict) else None
     return table if isinstance(table, str) else ""
 
 
@@ -154,9 +154,9 @@ class _Pin:
 
 def _decoded(storage: Storage, uid: str, content: bytes) -> _Pin:
     try:
-        told = json.loads(content)
-        files = tuple(Entry(path=name, size=size, version=version) for name, size, version in told["files"])
-        return _Pin(files, int(told.get("leftOut", 0)))
+        pin = json.loads(content)
+        files = tuple(Entry(path=name, size=size, version=version) for name, size, version in pin["files"])
+        return _Pin(files, int(pin.get("leftOut", 0)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(storage, pin_path(uid), error) from error
 
@@ -220,8 +220,8 @@ def _forgotten(files: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def _compared(listing: SourceListing) -> Iterator[Entry]:
-    found = listing.storage.entries([file.path for file in listing.files])
-    for file, now in zip(listing.files, found, strict=True):
+    entries = listing.storage.entries([file.path for file in listing.files])
+    for file, now in zip(listing.files, entries, strict=True):
         yield _same(file, now)
 
 
@@ -245,9 +245,9 @@ def _same(file: Entry, now: Entry | None) -> Entry:
 
 def _list_path(storage: Storage, path: str, search: _Search) -> Iterator[Entry]:
     _require_inside(path)
-    found = _looked_up(storage, path)
-    matches = _matches(storage, path) if found is None else (found,)
-    if search.awaits and (_is_bare(found) or (not matches and storage.may_hold(_arrivals_of(path)))):
+    place = _looked_up(storage, path)
+    matches = _matches(storage, path) if place is None else (place,)
+    if search.awaits and (_is_bare(place) or (not matches and storage.may_hold(_arrivals_of(path)))):
         return
     if not matches:
         raise _not_found(path)
@@ -257,9 +257,9 @@ def _list_path(storage: Storage, path: str, search: _Search) -> Iterator[Entry]:
             yield entry
 
 
-def _is_bare(found: Entry | Folder | None) -> bool:
-    """Whether it is a folder without visible entries."""
-    return isinstance(found, Folder) and not (found.files or found.folders)
+def _is_bare(entry: Entry | Folder | None) -> bool:
+    """Return whether it is a folder without visible entries."""
+    return isinstance(entry, Folder) and not (entry.files or entry.folders)
 
 
 def _arrivals_of(path: str) -> str:
@@ -305,10 +305,10 @@ def _files_of(storage: Storage, folder: Folder, path: str, search: _Search) -> t
     if not search.deep:
         return _visible_files(folder, path)
     below = len(folder.path) + 1 if folder.path not in ("", ".") else 0
-    found = tuple(sorted(one for one in storage.list(folder.path) if not is_hidden(one.path[below:])))
-    if not found and not search.awaits:
+    files = tuple(sorted(file for file in storage.list(folder.path) if not is_hidden(file.path[below:])))
+    if not files and not search.awaits:
         raise _not_found(path)
-    return found
+    return files
 
 
 def _visible_files(folder: Folder, path: str) -> tuple[Entry, ...]:

@@ -63,22 +63,24 @@ def find_field(name: str, where: str, columns: Sequence[AnyBranch], *, may_lack:
     """
     if any(column.name == name for column in columns):
         return []
-    parts, found, level = split_path(name), list[AnyBranch](), columns
+    parts, branches, level = split_path(name), list[AnyBranch](), columns
     for at, part in enumerate(parts):
-        one = next((one for one in level if one.name == part), None)
-        if one is None and may_lack:
+        branch = next((candidate for candidate in level if candidate.name == part), None)
+        if branch is None and may_lack:
             return []
-        if one is None:
+        if branch is None:
             what = f"field {part!r} in {join_path(parts[:at])!r}" if at else f"column {part!r}"
-            raise _missing(f"the source has no {what}: {like_hint(part, (one.name for one in level))}", where)
-        found.append(one)
-        if one.fields is None:
+            raise _missing(
+                f"the source has no {what}: {like_hint(part, (candidate.name for candidate in level))}", where
+            )
+        branches.append(branch)
+        if branch.fields is None:
             break
-        if not one.fields and at + 1 < len(parts):
+        if not branch.fields and at + 1 < len(parts):
             inside = f"{join_path(parts[: at + 1])!r} is no struct in the source, so it has no field {parts[at + 1]!r}"
             raise _missing(f"{inside}: name the column itself, or fields of structs", where)
-        level = one.fields  # type: ignore[assignment]
-    return found
+        level = branch.fields  # type: ignore[assignment]
+    return branches
 
 
 def _missing(message: str, where: str) -> BadSpec:
@@ -105,8 +107,8 @@ def _struct(fields: Mapping[str, str]) -> str:
 
 def with_fields(frame: DataFrame, names: Iterable[str]) -> DataFrame:
     """``frame`` with a column for each of the paths ``names``, called as they are."""
-    found = {name: F.expr(".".join(map(_quoted, split_path(name)))) for name in names}
-    return frame.withColumns(found) if found else frame
+    columns = {name: F.expr(".".join(map(_quoted, split_path(name)))) for name in names}
+    return frame.withColumns(columns) if columns else frame
 
 
 def _quoted(name: str) -> str:

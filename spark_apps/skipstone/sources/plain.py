@@ -191,7 +191,7 @@ class _Site:
 
     @property
     def is_small(self) -> bool:
-        """Whether there are files, of no more bytes than are read here."""
+        """Return whether there are files, of no more bytes than are read here."""
         if self.source.format not in _LIMITS or not self.listing.files:
             return False
         return self.listing.total_bytes <= min(self.limits.unpacked_bytes, _LIMITS[self.source.format])
@@ -199,10 +199,10 @@ class _Site:
     def text(self) -> TextReading | None:
         """How files of text are read. Raises as ``text_reading`` does, and BadSpec for options of other formats."""
         most = self.limits.unpacked_bytes
-        found = text_reading(self.listing, self.source, self.schema, self.time_zone, most)
-        if found is None:
+        reading = text_reading(self.listing, self.source, self.schema, self.time_zone, most)
+        if reading is None:
             no_options(self.source)
-        return found
+        return reading
 
 
 def _find(
@@ -215,13 +215,15 @@ def _find(
         if kind is SourceFormat.JSON and may_lack:
             raise SparkNeeded(SparkOnly.PRESENT)
         text = site.text()
-        found = [(file, text.columns(file) if text else _columns(file, kind)) for file in site.listing.stored]
-        files = tuple(file for file, columns in found if columns is not None)
-        groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in found if columns is not None]
+        read = [(file, text.columns(file) if text else _columns(file, kind)) for file in site.listing.stored]
+        files = tuple(file for file, columns in read if columns is not None)
+        groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in read if columns is not None]
         wanted = columns_of(groups)
-        absent = tuple(one for one in wanted if may_lack and not any(one.source in group.columns for group in groups))
-        columns = tuple(one for one in wanted if one not in absent)
-        if not columns or not all(_feeds(group, one, may_lack=may_lack) for group in groups for one in columns):
+        absent = tuple(
+            column for column in wanted if may_lack and not any(column.source in group.columns for group in groups)
+        )
+        columns = tuple(column for column in wanted if column not in absent)
+        if not columns or not all(_feeds(group, column, may_lack=may_lack) for group in groups for column in columns):
             return None
         if text is not None:
             text.require_castable(columns)
@@ -242,10 +244,10 @@ def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn] | 
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn, *, may_lack: bool) -> bool:
-    found = group.columns.get(column.source)
-    if found is None:
-        return any(one.is_text for one in group.columns.values()) and not may_lack
-    return found.is_text or is_plain(found.file_type, column.type) or (found.is_null and column.type.is_primitive)
+    raw = group.columns.get(column.source)
+    if raw is None:
+        return any(raw_column.is_text for raw_column in group.columns.values()) and not may_lack
+    return raw.is_text or is_plain(raw.file_type, column.type) or (raw.is_null and column.type.is_primitive)
 
 
 def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:
@@ -310,10 +312,10 @@ def _read_avro(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceCo
 def _fitting(part: pa.Table, schema: pa.Schema, columns: Sequence[SourceColumn]) -> pa.Table:
     """``columns`` of ``part`` as ``schema`` has them."""
     held = [_cast(part.column(column.source), field.type) for column, field in zip(columns, schema, strict=True)]
-    found = pa.Table.from_arrays(held, schema=schema)
-    found.validate(full=True)  # finds text that is not UTF-8
-    _require_fitting(found, columns)
-    return found
+    fitted = pa.Table.from_arrays(held, schema=schema)
+    fitted.validate(full=True)  # finds text that is not UTF-8
+    _require_fitting(fitted, columns)
+    return fitted
 
 
 def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

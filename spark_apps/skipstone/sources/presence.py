@@ -24,9 +24,9 @@ def complete(frame: DataFrame, listing: SourceListing, files: int) -> DataFrame:
     return frame
 
 
-def has_vanished(said: str) -> bool:
-    """Whether Spark says that a file is not there."""
-    return bool(_VANISHED.search(said))
+def has_vanished(message: str) -> bool:
+    """Return whether Spark says that a file is not there."""
+    return bool(_VANISHED.search(message))
 
 
 def vanished(listing: SourceListing) -> DependencyUnavailable:

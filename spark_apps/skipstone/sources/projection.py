@@ -88,7 +88,7 @@ class _Made:
 
 
 @dataclass(frozen=True)
-class Told:
+class ExtraColumns:
     """What a frame tells beside its columns. ``counted``: the columns of which UNUSED_COLUMN says who has a value.
 
     ``records``: RECORD and FILE of all rows, not of bad ones only.
@@ -104,47 +104,49 @@ class Told:
         return [*([ABSENT_COLUMN] if self.absent else []), *([UNUSED_COLUMN] if self.counted else [])]
 
 
-def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextForms, root: str, told: Told) -> DataFrame:
+def project(
+    group: RawGroup, columns: Sequence[SourceColumn], rules: TextForms, root: str, extras: ExtraColumns
+) -> DataFrame:
     """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the address that paths are relative to.
 
-    Behind them is what else is ``told``.
+    Behind them are the ``extras``.
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
     frame, made = _with_null_text(group, rules), _Made.beside(group)
     typed = [_typed(group, column, rules) for column in columns]
-    values = [one.value.alias(made.value(i)) for i, one in enumerate(typed)]
+    values = [typed_column.value.alias(made.value(i)) for i, typed_column in enumerate(typed)]
     judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed, made)} as {made.fault}"))
     record = F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS)
     held = {
         ERROR_COLUMN: _sentence(group, typed, F.col(made.fault)),
-        RECORD_COLUMN: _of_rows(record, made, told),
-        FILE_COLUMN: _of_rows(file_below(root), made, told),
+        RECORD_COLUMN: _of_rows(record, made, extras),
+        FILE_COLUMN: _of_rows(file_below(root), made, extras),
     }
     named = judged.select("*", *(column.alias(made.carried(name)) for name, column in held.items()))
-    data = (f"{made.value(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
+    data = (f"{made.value(i)} as {quoted(typed_column.column.name)}" for i, typed_column in enumerate(typed))
     ours = (f"{made.carried(name)} as {name}" for name in held)
-    extra = {ABSENT_COLUMN: _absent(group, columns) if told.absent else "",
-             UNUSED_COLUMN: counted_text(null_conditions(group, told.counted))}  # fmt: skip
-    rest = (f"{extra[name]} as {name}" for name in told.names)
+    extra = {ABSENT_COLUMN: _absent(group, columns) if extras.absent else "",
+             UNUSED_COLUMN: counted_text(null_conditions(group, extras.counted))}  # fmt: skip
+    rest = (f"{extra[name]} as {name}" for name in extras.names)
     return named.selectExpr(*data, *ours, *rest)
 
 
-def empty_columns(told: Told) -> list[Column]:
-    """ERROR, RECORD and FILE, and what else is ``told``, of a frame without rows."""
-    names = [ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *told.names]
+def empty_columns(extras: ExtraColumns) -> list[Column]:
+    """ERROR, RECORD and FILE, and the ``extras``, of a frame without rows."""
+    names = [ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *extras.names]
     return [F.lit(None).cast("string").alias(name) for name in names]
 
 
 def _absent(group: RawGroup, columns: Sequence[SourceColumn]) -> str:
     places = {name: at for at, name in enumerate(group.columns, start=1)}
-    told = [
-        "'1'" if one.source not in places
-        else f"substring({ABSENT}, {places[one.source]}, 1)" if group.tells_absent
+    bits = [
+        "'1'" if column.source not in places
+        else f"substring({ABSENT}, {places[column.source]}, 1)" if group.tells_absent
         else "'0'"
-        for one in columns
+        for column in columns
     ]  # fmt: skip
-    return f"concat({', '.join(told)})"
+    return f"concat({', '.join(bits)})"
 
 
 def _with_null_text(group: RawGroup, rules: TextForms) -> DataFrame:
@@ -155,16 +157,18 @@ def _with_null_text(group: RawGroup, rules: TextForms) -> DataFrame:
     texts = [column for column in group.columns.values() if column.is_text and not column.is_nested_text]
     raw = [F.col(column.ref) for column in texts]
     names = [unquoted(column.ref) for column in texts]
-    return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
+    return group.frame.withColumns(
+        {name: F.when(raw_column != text, raw_column) for name, raw_column in zip(names, raw, strict=True)}
+    )
 
 
 def _typed(group: RawGroup, column: SourceColumn, rules: TextForms) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, _null(column))
-    found = _conversion(raw_column, column, rules)
-    if found is not None:
-        return _Typed(column, raw_column.ref, found.value, found.what)
+    conversion = _conversion(raw_column, column, rules)
+    if conversion is not None:
+        return _Typed(column, raw_column.ref, conversion.value, conversion.what)
     if not (raw_column.is_empty and column.type.is_primitive):
         raise _unsupported(group, column, raw_column)
     return _Typed(column, "null", _null(column))
@@ -192,21 +196,21 @@ def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, r
     """``kind``: None for text."""
     if kind is not None:
         return feed(kind, raw, wanted, rules.time_zone)
-    found = from_text(raw, wanted, rules)
-    if found is None or not isinstance(wanted, DateType | TimestampType | TimestamptzType):
-        return found
+    conversion = from_text(raw, wanted, rules)
+    if conversion is None or not isinstance(wanted, DateType | TimestampType | TimestamptzType):
+        return conversion
     # in UTC, as the session is; what formats of Spark's make of other years is not what the text says
-    return replace(found, value=F.when(F.year(found.value).between(MINYEAR, MAXYEAR), found.value))
+    return replace(conversion, value=F.when(F.year(conversion.value).between(MINYEAR, MAXYEAR), conversion.value))
 
 
 def _fault(typed: Sequence[_Typed], made: _Made) -> str:
     """The row's first fault as a number: a column's position for a misfit, that plus their count for a null."""
     faults = [f"when {CORRUPT} is not null then {_CORRUPT_FAULT}"]
-    for position, one in enumerate(typed):
-        if one.ref is not None:
-            faults.append(f"when {one.ref} is not null and {made.value(position)} is null then {position}")
-            if one.column.required:
-                faults.append(f"when {one.ref} is null then {len(typed) + position}")
+    for position, typed_column in enumerate(typed):
+        if typed_column.ref is not None:
+            faults.append(f"when {typed_column.ref} is not null and {made.value(position)} is null then {position}")
+            if typed_column.column.required:
+                faults.append(f"when {typed_column.ref} is null then {len(typed) + position}")
     return f"case {' '.join(faults)} end"
 
 
@@ -214,8 +218,8 @@ def _sentence(group: RawGroup, typed: Sequence[_Typed], fault: Column) -> Column
     corrupt = F.when(fault == _CORRUPT_FAULT, F.lit(group.corrupt))
     if not typed:
         return corrupt
-    misfits = [f"{one.shown}: the value is not {one.what}" for one in typed]
-    nulls = [f"{one.shown} is required and holds null" for one in typed]
+    misfits = [f"{typed_column.shown}: the value is not {typed_column.what}" for typed_column in typed]
+    nulls = [f"{typed_column.shown} is required and holds null" for typed_column in typed]
     return corrupt.when(fault < len(typed), _chosen(misfits, fault)).when(
         fault.isNotNull(), _chosen(nulls, fault - len(typed))
     )
@@ -226,8 +230,8 @@ def _chosen(texts: Sequence[str], position: Column) -> Column:
     return F.element_at(F.split(F.lit(joined), _SEPARATOR), position + 1)
 
 
-def _of_rows(column: Column, made: _Made, told: Told) -> Column:
-    return column if told.records else F.when(F.col(made.fault).isNotNull(), column)
+def _of_rows(column: Column, made: _Made, extras: ExtraColumns) -> Column:
+    return column if extras.records else F.when(F.col(made.fault).isNotNull(), column)
 
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
@@ -235,9 +239,9 @@ def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSp
         message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet, Orc or Avro"
     else:
         shown = f"the type {raw.shown}, which" if raw.shown else "a type that"
-        found = raw.file_type.natural if raw.file_type else f"of {shown} is not loaded,"
+        described = raw.file_type.natural if raw.file_type else f"of {shown} is not loaded,"
         message = (
-            f"column '{column.source}' of '{group.example}' is {found} and cannot feed '{column.name}' ({column.type}) "
-            "without loss: change the file's type or the table's"
+            f"column '{column.source}' of '{group.example}' is {described} and cannot feed '{column.name}' "
+            f"({column.type}) without loss: change the file's type or the table's"
         )
     return BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field="source")

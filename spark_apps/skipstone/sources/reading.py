@@ -31,7 +31,7 @@ from skipstone.sources.projection import (
     ERROR_COLUMN,
     FILE_COLUMN,
     RECORD_COLUMN,
-    Told,
+    ExtraColumns,
     empty_columns,
     project,
 )
@@ -102,8 +102,8 @@ def read_source(
     text = _rules(spark, source, rules.time_zone)
     groups = reading.groups(text.options)
     columns = source_columns(source, schema, groups, rules.named.needed)
-    told = Told(absent=rules.named.needed is not None, records=rules.records)
-    return reading.frame(groups, text, columns, told)
+    extras = ExtraColumns(absent=rules.named.needed is not None, records=rules.records)
+    return reading.frame(groups, text, columns, extras)
 
 
 def read_table_rows(
@@ -121,7 +121,7 @@ def read_table_rows(
     unused = names.unused[:MAX_UNUSED]
     known = values_known(listing, source.format, unused)
     counted = are_counted(groups, unused, known)
-    read = reading.frame(groups, rules, columns, Told(counted=counted))
+    read = reading.frame(groups, rules, columns, ExtraColumns(counted=counted))
     return replace(read, names=names, counted=counted, known=known)
 
 
@@ -163,12 +163,12 @@ class _Reading:
     named: Named = _NOTHING
 
     def frame(
-        self, groups: Sequence[RawGroup], rules: TextForms, columns: tuple[SourceColumn, ...], told: Told
+        self, groups: Sequence[RawGroup], rules: TextForms, columns: tuple[SourceColumn, ...], extras: ExtraColumns
     ) -> SourceRead:
         """The rows of all files."""
         root = self.listing.storage.address()
-        frames = [project(group, columns, rules, root, told) for group in groups]
-        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty_columns(told))
+        frames = [project(group, columns, rules, root, extras) for group in groups]
+        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty_columns(extras))
         return SourceRead(frame=frame, columns=columns, listing=self.listing, groups=tuple(groups))
 
     def groups(self, options: TextOptions) -> list[RawGroup]:

@@ -38,19 +38,19 @@ def values_read(files: Sequence[StoredFile], names: Collection[str]) -> Mapping[
     """The same of small files of Avro, by reading them once more: of columns that are loaded."""
     if not names:
         return {}
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     not_loaded: set[str] = set()
     for file in files:
         not_loaded.update(name for name, column in avro_columns(file).items() if column.file_type is None)
         for batch in avro_batches(file):
             for name in set(names).intersection(batch.schema.names):
-                found[name] += batch.num_rows - batch.column(name).null_count
-    return {name: found[name] for name in names if name not in not_loaded}
+                counts[name] += batch.num_rows - batch.column(name).null_count
+    return {name: counts[name] for name in names if name not in not_loaded}
 
 
 def counted_text(conditions: Iterable[str]) -> str:
     """UNUSED_COLUMN as SQL, of conditions that hold where a row has no value."""
-    return f"concat({', '.join([chr(39) * 2, *(f'''if({one}, '0', '1')''' for one in conditions)])})"
+    return f"concat({', '.join([chr(39) * 2, *(f'''if({condition}, '0', '1')''' for condition in conditions)])})"
 
 
 def null_conditions(group: ColumnGroup, names: Sequence[str]) -> Iterator[str]:
@@ -75,11 +75,11 @@ def are_counted(groups: Sequence[ColumnGroup], names: Sequence[str], known: Coll
     )
 
 
-def add_up(told: pa.Array, names: Sequence[str]) -> Mapping[str, int]:
+def add_up(texts: pa.Array, names: Sequence[str]) -> Mapping[str, int]:
     """Rows with a value by name, out of UNUSED_COLUMN."""
-    if not (len(told) and names):
+    if not (len(texts) and names):
         return dict.fromkeys(names, 0)
-    fixed = told.cast(pa.binary()).cast(pa.binary(len(names)))
+    fixed = texts.cast(pa.binary()).cast(pa.binary(len(names)))
     start = fixed.offset * len(names)
     content = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)[start : start + len(fixed) * len(names)]
     counts = (content.reshape(len(fixed), len(names)) == _HAS_VALUE).sum(axis=0)
@@ -102,7 +102,7 @@ def unused_columns(names: Sequence[str], counts: Mapping[str, int]) -> tuple[Unu
 def _total(parts: Sequence[Mapping[str, int | None]], names: Collection[str]) -> Mapping[str, int]:
     """Sums of names of which every part says it."""
     sums = {name: [part.get(name, 0) for part in parts] for name in names}
-    return {name: sum(one or 0 for one in told) for name, told in sums.items() if None not in told}
+    return {name: sum(count or 0 for count in counts) for name, counts in sums.items() if None not in counts}
 
 
 def _footer_values(stored: StoredFile, names: Collection[str]) -> Mapping[str, int | None]:
@@ -111,12 +111,12 @@ def _footer_values(stored: StoredFile, names: Collection[str]) -> Mapping[str, i
         footer = read_metadata(opened)
     leaves = [footer.schema.column(at) for at in range(len(footer.schema))]
     paths = Counter(leaf.path for leaf in leaves)
-    found: dict[str, int | None] = {}
+    values: dict[str, int | None] = {}
     for at, leaf in enumerate(leaves):
         is_one = paths[leaf.path] == 1 and leaf.path in names  # a.b may be a column, and a field within one
-        told = _values_of(footer, at) if is_one and not leaf.max_repetition_level else None
-        found |= dict.fromkeys(_columns_of(leaf.path, names, is_one=is_one), told)
-    return found
+        count = _values_of(footer, at) if is_one and not leaf.max_repetition_level else None
+        values |= dict.fromkeys(_columns_of(leaf.path, names, is_one=is_one), count)
+    return values
 
 
 def _columns_of(path: str, names: Collection[str], *, is_one: bool) -> Iterator[str]:
@@ -128,5 +128,5 @@ def _values_of(footer: pq.FileMetaData, at: int) -> int | None:
     if footer.schema.column(at).logical_type.type == "NULL":
         return 0
     chunks = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
-    nulls = [one.null_count if one and one.has_null_count else None for one in chunks]
-    return None if None in nulls else footer.num_rows - sum(one or 0 for one in nulls)
+    nulls = [statistics.null_count if statistics and statistics.has_null_count else None for statistics in chunks]
+    return None if None in nulls else footer.num_rows - sum(count or 0 for count in nulls)

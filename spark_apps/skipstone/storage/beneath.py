@@ -33,7 +33,7 @@ class Beneath:
         os.close(self._root)
 
     def status(self, name: str) -> os.stat_result:
-        """What is at ``name``; a link is a link. Raises OSError, also when a folder on the way is a link."""
+        """Return the status of ``name``; links are not followed. Raises OSError, also for a link among its folders."""
         *folder, last = PurePosixPath(name).parts
         return os.stat(last, dir_fd=self._at(tuple(folder)), follow_symlinks=False)
 
@@ -44,7 +44,7 @@ class Beneath:
         descriptor = os.open(last, flags, dir_fd=self._at(tuple(folder)))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise FileNotFoundError(f"'{name}' is no regular file")
+            raise FileNotFoundError(f"'{name}' is not a regular file")
         return cast(BinaryIO, io.BufferedReader(io.FileIO(descriptor)))
 
     def _at(self, folder: tuple[str, ...]) -> int:

@@ -69,7 +69,7 @@ def keep_first(path: Path, content: bytes) -> None:
 
 
 def read_first(path: Path) -> bytes:
-    """What the first ``keep_first`` of ``path`` wrote. Raises OSError."""
+    """Return the content that the first ``keep_first`` of ``path`` wrote. Raises OSError."""
     try:
         return path.read_bytes()
     except IsADirectoryError:

@@ -22,7 +22,7 @@ Reached = frozenset[int]
 
 
 def has_magic(pattern: str) -> bool:
-    """Whether ``pattern`` may name something else than itself."""
+    """Return whether ``pattern`` may name something else than itself."""
     return bool(_MAGIC & set(pattern))
 
 
@@ -45,7 +45,7 @@ class Glob:
 
     @property
     def only_folders(self) -> bool:
-        """Whether files are left out: the pattern ends with ``**`` or with a slash."""
+        """Return whether files are left out: the pattern ends with ``**`` or with a slash."""
         return self.pattern.endswith("/") or self._parts[-1] == _ANY_DEPTH
 
     @property
@@ -65,11 +65,11 @@ class Glob:
         return frozenset(after for place in reached for after in self._taken(place, name))
 
     def fits(self, reached: Reached) -> bool:
-        """Whether the pattern names what was come to."""
+        """Return whether the pattern names what was come to."""
         return len(self._parts) in reached
 
     def goes_on(self, reached: Reached) -> bool:
-        """Whether the pattern may name something below."""
+        """Return whether the pattern may name something below."""
         return any(place < len(self._parts) for place in reached)
 
     def _taken(self, place: int, name: str) -> Iterator[int]:

@@ -24,7 +24,7 @@ _MOST_OPEN = 16
 
 
 def open_storage(warehouse: WarehouseRef) -> Storage:
-    """Where ``warehouse`` keeps what is no file of a table. Nothing is asked of it yet."""
+    """Where ``warehouse`` keeps what is not a file of a table. Nothing is asked of it yet."""
     return _opened(warehouse)
 
 
@@ -35,18 +35,20 @@ def open_location(warehouse: WarehouseRef, name: str) -> Storage:
     """
     if not name:
         return open_storage(warehouse)
-    for one in warehouse.locations:
-        if one.name == name:
-            return _opened(one)
+    for location in warehouse.locations:
+        if location.name == name:
+            return _opened(location)
     message = f"the Warehouse has no source location '{name}': add it to spec.sourceLocations or name another one"
     raise BadSpec(Reason.INVALID_SPEC, message, field="source.location")
 
 
 def storage_properties(warehouse: WarehouseRef) -> dict[str, str]:
-    """What a catalog of ``warehouse`` remembers for ``storage_of``."""
+    """Return the properties that a catalog of ``warehouse`` keeps for ``storage_of``."""
     places = ((name, getattr(warehouse, name)) for name in PlaceRef.BUCKETS)
-    found = {BUCKET_PROPERTY.format(name): json.dumps(encode(place)) for name, place in places if place is not None}
-    return found or {ROOT_PROPERTY: warehouse.root}
+    properties = {
+        BUCKET_PROPERTY.format(name): json.dumps(encode(place)) for name, place in places if place is not None
+    }
+    return properties or {ROOT_PROPERTY: warehouse.root}
 
 
 def storage_of(properties: Mapping[str, str | None]) -> Storage:

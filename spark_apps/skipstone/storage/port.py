@@ -77,7 +77,7 @@ class Storage(Protocol):
     """
 
     def where(self, path: str = "") -> str:
-        """What people call it, or a file of it: a path, or an address with the endpoint."""
+        """Return its name for people, or that of a file: a path, or an address with the endpoint."""
         ...
 
     def address(self, path: str = "") -> str:
@@ -85,19 +85,19 @@ class Storage(Protocol):
         ...
 
     def hadoop_settings(self) -> Mapping[str, str]:
-        """What tells them how to reach it. Credentials are not among them, only names of variables."""
+        """Return the settings that reach it. They hold no credentials, only names of variables."""
         ...
 
     def may_hold(self, path: str) -> bool:
-        """Whether files may arrive below ``path`` as it is: on a volume in folders, in an object store anywhere."""
+        """Return whether files may arrive below ``path`` as it is: on a volume in folders, in a bucket anywhere."""
         ...
 
     def is_taken(self, path: str) -> bool:
-        """Whether anything is at ``path`` or below it, hidden or not."""
+        """Return whether anything is at ``path`` or below it, hidden or not."""
         ...
 
     def look(self, path: str) -> Entry | Folder | None:
-        """What is at ``path``, hidden or not; None when there is nothing. Raises LeadsOut, NoFile."""
+        """Return the entry or folder at ``path``, hidden or not; None for none. Raises LeadsOut, NoFile."""
         ...
 
     def match(self, pattern: str) -> tuple[Entry | Folder, ...]:
@@ -175,5 +175,5 @@ class StoredFile:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of ``path`` has a name of hidden files: all that Spark leaves out, and never tells."""
+    """Return whether a part of ``path`` has a name of hidden files: all that Spark leaves out, and never tells."""
     return any(part.startswith((".", "_")) or part.endswith(_COPYING) for part in PurePosixPath(path).parts)

@@ -54,7 +54,7 @@ class Volume:
         return {}
 
     def may_hold(self, path: str) -> bool:
-        """Whether it is a folder."""
+        """Return whether it is a folder."""
         return (self.directory / path).is_dir()
 
     def is_taken(self, path: str) -> bool:
@@ -63,19 +63,19 @@ class Volume:
             return (self.directory / path).exists()
 
     def look(self, path: str) -> Entry | Folder | None:
-        """What is at ``path``. A link that leads nowhere is nothing."""
+        """Return the entry or folder at ``path``, None for none. A link that leads nowhere is none."""
         root = self.directory
         with self._used(path):
-            return _found(root, root / path) if (root / path).exists() else None
+            return _entry_or_folder(root, root / path) if (root / path).exists() else None
 
     def match(self, pattern: str) -> tuple[Entry | Folder, ...]:
         """As ``pathlib`` matches, without what is hidden."""
         root = self.directory
         with self._used(pattern):
-            visible = [one for one in sorted(set(root.glob(pattern))) if not is_hidden(str(one.relative_to(root)))]
+            visible = [path for path in sorted(set(root.glob(pattern))) if not is_hidden(str(path.relative_to(root)))]
             # Newer Pythons take files for what a pattern that ends with ** names
-            wanted = [one for one in visible if one.is_dir()] if Glob(pattern).only_folders else visible
-            return tuple(_found(root, one) for one in wanted)
+            wanted = [path for path in visible if path.is_dir()] if Glob(pattern).only_folders else visible
+            return tuple(_entry_or_folder(root, path) for path in wanted)
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry | None]:
         """One after the other: those of one folder cost little."""
@@ -112,8 +112,8 @@ class Volume:
             if error.errno in _NOT_THERE or isinstance(error, FileNotFoundError):
                 raise Replaced(entry.path) from error
             raise self._unavailable(entry.path, error) from error
-        found = os.fstat(opened.fileno())
-        if (found.st_size, found.st_mtime_ns) != (entry.size, entry.version):
+        status = os.fstat(opened.fileno())
+        if (status.st_size, status.st_mtime_ns) != (entry.size, entry.version):
             opened.close()
             raise Replaced(entry.path)
         return opened
@@ -140,7 +140,7 @@ class Volume:
             (self.directory / path).replace(self.directory / to)
 
     def delete(self, path: str) -> None:
-        """What ``create`` made without hard links is a folder."""
+        """Remove an entry: a file, or the folder that ``create`` made without hard links."""
         with self._used(path):
             _remove(self.directory / path)
 
@@ -188,7 +188,7 @@ class Volume:
         )
 
 
-def _found(root: Path, path: Path) -> Entry | Folder:
+def _entry_or_folder(root: Path, path: Path) -> Entry | Folder:
     resolved = _resolved(root, path)
     if not resolved.is_dir():
         return _entry(root, resolved)
@@ -222,12 +222,12 @@ def _entry(root: Path, path: Path) -> Entry:
 def _described(root: Beneath, path: str) -> Entry | None:
     """The state of a regular file; None when there is none (a link put in its place, or on its way, is none)."""
     try:
-        found = root.status(path)
+        status = root.status(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    return Entry(path=path, size=found.st_size, version=found.st_mtime_ns, touched_ns=found.st_ctime_ns)
+    return Entry(path=path, size=status.st_size, version=status.st_mtime_ns, touched_ns=status.st_ctime_ns)
 
 
 def _probe(folder: Path) -> None:
@@ -235,10 +235,10 @@ def _probe(folder: Path) -> None:
     _remove(folder)
     offers = [f"skipstone {number}".encode() for number in range(RACERS)]
     with ThreadPoolExecutor(RACERS) as pool:
-        found = set(pool.map(lambda offer: _offer(folder / "first", offer), offers))
-    if len(found) != 1:
-        raise OSError(f"{RACERS} creators of one file at once left {len(found)} contents instead of one")
-    if not found <= set(offers):
+        contents = set(pool.map(lambda offer: _offer(folder / "first", offer), offers))
+    if len(contents) != 1:
+        raise OSError(f"{RACERS} creators of one file at once left {len(contents)} contents instead of one")
+    if not contents <= set(offers):
         raise OSError("a file that was just written reads differently")
     _remove(folder)
     if folder.exists():

@@ -210,28 +210,28 @@ class OwnRestCatalog(AnsweredRestCatalog):
     def keys_taken(self, find: Callable[[], SigningKeys | None]) -> SigningKeys:
         """Keys that are shown nowhere. Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when there are none."""
         try:
-            found, said = find(), "there are none"
+            keys, problem = find(), "there are none"
         except Exception as error:  # noqa: BLE001 - the errors of boto3 have no common base, and are of keys alone here
-            found, said = None, first_line(error)
-        if found is None:
+            keys, problem = None, first_line(error)
+        if keys is None:
             message = (
                 f"The catalog {self.name!r} takes signed requests only, and the keys that sign them were not found: "
-                f"{said}; name AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.credentialsSecretRef.keys, or give "
-                "the ServiceAccount of spec.spark.serviceAccountName a role."
+                f"{problem}; name AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.credentialsSecretRef.keys, or "
+                "give the ServiceAccount of spec.spark.serviceAccountName a role."
             )
             raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message)
-        keep_secret(*filter(None, (found.access_key, found.secret_key, found.token)))
-        return found
+        keep_secret(*filter(None, (keys.access_key, keys.secret_key, keys.token)))
+        return keys
 
     def _vended_again(self, table: Table) -> Properties | None:
         """What reaches the files of ``table`` now; None when the catalog has no such table any more."""
         with catalog_answers(self.name):
             try:
-                found = self.load_table(table.name())
+                current = self.load_table(table.name())
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
-        same = found.metadata.table_uuid == table.metadata.table_uuid
-        return found.io.properties if same else None
+        same = current.metadata.table_uuid == table.metadata.table_uuid
+        return current.io.properties if same else None
 
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """A FileIO that knows nothing but how to reach the storage."""
@@ -239,7 +239,7 @@ class OwnRestCatalog(AnsweredRestCatalog):
 
 
 def refuses_for_good(catalog: Catalog) -> bool:
-    """Whether a refused commit is known not to have landed without a look at the table.
+    """Return whether a refused commit is known not to have landed without a look at the table.
 
     An SQL catalog says no from within its own transaction. Between us and a REST catalog may be a proxy that repeats a
     request which went through; the answer to the second one is no.
@@ -307,8 +307,8 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
 
 def _first_problem(error: Exception) -> BaseException:
     """What is wrong with a value, of all that pydantic says of it."""
-    found = find_validation(error)
-    return error if found is None else ValueError(found.errors()[0]["msg"])
+    validation = find_validation(error)
+    return error if validation is None else ValueError(validation.errors()[0]["msg"])
 
 
 def _load_current(catalog: Catalog, ref: TableRef) -> Table:
@@ -332,8 +332,8 @@ def catalog_answers(name: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, RESTError, RequestException, OSError) as error:
-        reason, told = tell_trouble(error)
-        raise DependencyUnavailable(reason, f"The catalog {name!r} {told}") from error
+        reason, trouble = tell_trouble(error)
+        raise DependencyUnavailable(reason, f"The catalog {name!r} {trouble}") from error
 
 
 def open_users_catalog(name: str | None, properties: Mapping[str, str]) -> Catalog:
@@ -433,7 +433,7 @@ def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
         url = make_url(with_driver(text))
         backend = url.get_dialect().name
     except (ArgumentError, NoSuchModuleError):
-        raise BadSpec(Reason.INVALID_SPEC, "this is no SQLAlchemy URL.", field=_URI_FIELD) from None
+        raise BadSpec(Reason.INVALID_SPEC, "this is not an SQLAlchemy URL.", field=_URI_FIELD) from None
     if backend == "sqlite":
         return _sqlite_url(url, Path(warehouse.root))
     if backend == "postgresql":

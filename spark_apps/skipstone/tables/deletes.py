@@ -56,17 +56,17 @@ class Delete:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a Parquet file with positions of one data file: who adds to these may replace it."""
+        """Return whether it is a Parquet file with positions of one data file: who adds to these may replace it."""
         return self.file.file_format == FileFormat.PARQUET and self.only_path is not None
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is a deletion vector: it names all rows of one data file that are deleted by position."""
+        """Return whether it is a deletion vector: it names all rows of one data file that are deleted by position."""
         return is_vector(self.file)
 
     @property
     def is_replaceable(self) -> bool:
-        """Whether who deletes rows of its one data file puts another in its place."""
+        """Return whether who deletes rows of its one data file puts another in its place."""
         return self.is_own or self.is_vector
 
     @property
@@ -76,7 +76,7 @@ class Delete:
         return None if offset is None or length is None else (offset, length)
 
     def may_touch(self, path: str) -> bool:
-        """Whether a position delete may name rows of ``path``; an equality delete always may."""
+        """Return whether a position delete may name rows of ``path``; an equality delete always may."""
         if self.kind is DeleteKind.EQUALITY:
             return True
         if self.only_path:
@@ -98,7 +98,7 @@ class DeleteIndex:
     by_scope: dict[DeleteScope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
 
     def __bool__(self) -> bool:
-        """Whether there is any delete at all."""
+        """Return whether there is any delete at all."""
         return bool(self.everywhere or self.by_path or self.by_scope)
 
     def all(self) -> list[Delete]:
@@ -108,12 +108,12 @@ class DeleteIndex:
 
     def applying(self, path: str, scope: DeleteScope, data_sequence: int) -> list[Delete]:
         """The deletes that may apply to the data file ``path`` in ``scope``."""
-        found = [*self.everywhere, *self.by_path.get(path, ())]
+        deletes = [*self.everywhere, *self.by_path.get(path, ())]
         if self.by_scope:
-            found += self.by_scope.get(scope, ())
+            deletes += self.by_scope.get(scope, ())
         return [
             delete
-            for delete in found
+            for delete in deletes
             if is_delete_newer(delete.kind, data_sequence=data_sequence, delete_sequence=delete.sequence)
             and delete.may_touch(path)
         ]

@@ -76,7 +76,7 @@ class SpecPartition(NamedTuple):
 
 
 class DataFileFacts(NamedTuple):
-    """What who reads a data file needs of its entry: no statistics. ``partition``: Iceberg's internal values."""
+    """The fields of an entry that readers need: no statistics. ``partition``: Iceberg's internal values."""
 
     path: str
     size: int
@@ -90,7 +90,7 @@ class DataFileFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class SnapshotContent:
-    """What the manifests of a snapshot say. ``decode_counts``: where this read had the data manifests from."""
+    """The content of the manifests of a snapshot. ``decode_counts``: where this read had the data manifests from."""
 
     manifests: Sequence[DataManifest | SlimManifest]
     deletes: DeleteIndex
@@ -119,10 +119,10 @@ class FileSet:
 
     def in_schema(self, schema: Schema) -> FileSet:
         """The same files for a run that reads them in ``schema``, an evolution of the pinned one."""
-        found = copy.copy(self)
-        found.schema = schema
-        found._bounds = {}  # they are of the types of a schema
-        return found
+        copied = copy.copy(self)
+        copied.schema = schema
+        copied._bounds = {}  # they are of the types of a schema
+        return copied
 
     @cached_property
     def files(self) -> pa.Table:
@@ -130,10 +130,10 @@ class FileSet:
         wanted = FILES_SCHEMA.remove(0)
         batches = [manifest.select(wanted.names) for manifest in self._manifests]
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in wanted.names])
-        found = pa.Table.from_batches(batches, schema).cast(wanted)
+        table = pa.Table.from_batches(batches, schema).cast(wanted)
         ids = pa.array(np.arange(len(self), dtype=np.int32))
-        found = found.add_column(0, FILES_SCHEMA.field(0), ids)
-        return found if self.is_slim else found.combine_chunks()  # else there would be two of each
+        table = table.add_column(0, FILES_SCHEMA.field(0), ids)
+        return table if self.is_slim else table.combine_chunks()  # else there would be two of each
 
     @cached_property
     def digest(self) -> bytes:
@@ -148,7 +148,7 @@ class FileSet:
 
     @property
     def is_slim(self) -> bool:
-        """Whether statistics are read again when they are asked for, as there are too many to be kept."""
+        """Return whether statistics are read again when they are asked for, as there are too many to be kept."""
         return any(isinstance(manifest, SlimManifest) for manifest in self._manifests)
 
     def learn(self, field_ids: Collection[int]) -> None:
@@ -177,10 +177,10 @@ class FileSet:
         if not set(STATISTICS).isdisjoint(names):
             wholes = [manifest.whole() for manifest in wholes]
         batches = [manifest.select(names) for manifest in wholes]
-        found = pa.concat_batches(batches) if batches else self._no_entries(names)
+        entries = pa.concat_batches(batches) if batches else self._no_entries(names)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
         rows = ordinals - self._starts[which] + starts[np.searchsorted(numbers, which)]
-        return found if _are_all(rows, len(found)) else found.take(pa.array(rows))
+        return entries if _are_all(rows, len(entries)) else entries.take(pa.array(rows))
 
     def _no_entries(self, names: Sequence[str]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([], pa.schema([ENTRY_SCHEMA.field(name) for name in names]))
@@ -195,8 +195,8 @@ class FileSet:
     @cached_property
     def are_parquet(self) -> npt.NDArray[np.bool_]:
         """One boolean per file: whether it is a Parquet file."""
-        found = [pc.equal(manifest.column("format"), FileFormat.PARQUET.value) for manifest in self._manifests]
-        masks = [mask.to_numpy(zero_copy_only=False) for mask in found]
+        equal = [pc.equal(manifest.column("format"), FileFormat.PARQUET.value) for manifest in self._manifests]
+        masks = [mask.to_numpy(zero_copy_only=False) for mask in equal]
         return np.concatenate([np.empty(0, np.bool_), *masks])
 
     def bounds(self, field_id: int) -> ColumnBounds:
@@ -204,10 +204,10 @@ class FileSet:
 
         Raises KeyError when the pinned schema has no such primitive column.
         """
-        found = self._bounds.get(field_id)
-        if found is None:
-            found = self._bounds[field_id] = self._read_bounds(field_id)
-        return found
+        bounds = self._bounds.get(field_id)
+        if bounds is None:
+            bounds = self._bounds[field_id] = self._read_bounds(field_id)
+        return bounds
 
     def _read_bounds(self, field_id: int) -> ColumnBounds:
         kind = self._type_of(field_id)
@@ -267,7 +267,7 @@ class FileSet:
         ]
 
     def has_deletes(self, ordinal: int) -> bool:
-        """Whether any delete file applies to the file."""
+        """Return whether any delete file applies to the file."""
         return bool(self.applying_deletes(ordinal))
 
     @property
@@ -289,8 +289,8 @@ class FileSet:
         numbers: dict[SpecPartition, int] = {}
         of_files = [np.empty(0, dtype=np.int64)]
         for manifest in self._manifests:
-            found = (SpecPartition(manifest.spec_id, partition) for partition in manifest.partitions)
-            known = np.array([numbers.setdefault(one, len(numbers)) for one in found], dtype=np.int64)
+            partitions = (SpecPartition(manifest.spec_id, partition) for partition in manifest.partitions)
+            known = np.array([numbers.setdefault(partition, len(numbers)) for partition in partitions], dtype=np.int64)
             of_files.append(known[manifest.column("partition").to_numpy()])
         return list(numbers), np.concatenate(of_files)
 
@@ -302,18 +302,18 @@ class FileSet:
 
     def column_bytes(self, field_ids: Sequence[int]) -> npt.NDArray[np.int64]:
         """Compressed bytes of some columns in each file; the whole file where its manifest does not say."""
-        found = [self._sizes_of(field_id) for field_id in field_ids]
+        columns = [self._sizes_of(field_id) for field_id in field_ids]
         sizes = np.zeros(len(self), dtype=np.int64)
-        for column in found:
+        for column in columns:
             sizes += np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-        known = np.logical_and.reduce([pc.is_valid(column).to_numpy(zero_copy_only=False) for column in found])
+        known = np.logical_and.reduce([pc.is_valid(column).to_numpy(zero_copy_only=False) for column in columns])
         return np.where(known, sizes, self.files["size"].to_numpy())
 
     def _sizes_of(self, field_id: int) -> pa.Array:
-        found = self._column_sizes.get(field_id)
-        if found is None:
-            found = self._column_sizes[field_id] = self._statistic("column_sizes", field_id)
-        return found
+        sizes = self._column_sizes.get(field_id)
+        if sizes is None:
+            sizes = self._column_sizes[field_id] = self._statistic("column_sizes", field_id)
+        return sizes
 
     def _type_of(self, field_id: int) -> IcebergType:
         try:
@@ -323,8 +323,8 @@ class FileSet:
 
     def _statistic(self, name: str, field_id: int) -> pa.Array:
         value_type = pa.binary() if name in ("lower", "upper") else pa.int64()
-        found = [manifest.statistic(name, field_id) for manifest in self._manifests]
-        return pa.concat_arrays([pa.nulls(0, value_type), *found])
+        arrays = [manifest.statistic(name, field_id) for manifest in self._manifests]
+        return pa.concat_arrays([pa.nulls(0, value_type), *arrays])
 
     def _locate(self, ordinal: int) -> tuple[DataManifest | SlimManifest, int]:
         if not 0 <= ordinal < len(self):
@@ -361,15 +361,15 @@ def known_file_set(table: Table, snapshot_id: int | None = None, columns: Collec
     ids of those whose bounds will be asked for, so that all are read at once.
     """
     key = (table.metadata_location, str(table.metadata.table_uuid), snapshot_id)
-    found = _many.peek(key)
-    if found is None:
-        found = _known.get(key, lambda: _read(table, snapshot_id, _Slim(MANY_FILES, columns)))
-        if not found.is_slim:
-            return found
-        _many.put(key, found)
-    found.read_with(table.io)
-    found.learn(columns)
-    return found
+    file_set = _many.peek(key)
+    if file_set is None:
+        file_set = _known.get(key, lambda: _read(table, snapshot_id, _Slim(MANY_FILES, columns)))
+        if not file_set.is_slim:
+            return file_set
+        _many.put(key, file_set)
+    file_set.read_with(table.io)
+    file_set.learn(columns)
+    return file_set
 
 
 def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
@@ -436,7 +436,7 @@ class PinnedTable:
 
 
 def pin_table(table: Table) -> Pinned:
-    """What a run that plans on the current state of ``table`` must find unchanged, or validate, when it commits."""
+    """Return the state of ``table`` that a run plans on, and must find unchanged, or validate, when it commits."""
     snapshot = table.current_snapshot()
     return Pinned(
         table_uuid=str(table.metadata.table_uuid),
@@ -450,10 +450,10 @@ def pin_table(table: Table) -> Pinned:
 def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
     if snapshot_id is None:
         return table.current_snapshot()
-    found = table.snapshot_by_id(snapshot_id)
-    if found is None:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    if snapshot is None:
         raise KeyError(snapshot_id)
-    return found
+    return snapshot
 
 
 def _schema_at(table: Table, snapshot: Snapshot | None, *, current: bool) -> Schema:

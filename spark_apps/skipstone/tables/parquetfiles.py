@@ -118,17 +118,17 @@ class WholeFile:
         """All rows. Raises DamagedFileError, and what Arrow raises when the storage fails."""
         self._prefetch(range(len(self.group_rows)), columns)
         with _damage():
-            found = self._file.read(columns=list(columns), use_threads=self._use_threads).select(columns)
-        _require("the file", found.num_rows, self.metadata.num_rows)
-        return found
+            table = self._file.read(columns=list(columns), use_threads=self._use_threads).select(columns)
+        _require("the file", table.num_rows, self.metadata.num_rows)
+        return table
 
     def read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
         """The rows of a row group. Raises as ``read`` does."""
         self._prefetch([group], columns)
         with _damage():
-            found = self._file.read_row_group(group, columns=list(columns), use_threads=self._use_threads)
-        _require(f"row group {group}", found.num_rows, self.group_rows[group])
-        return found.select(columns)
+            table = self._file.read_row_group(group, columns=list(columns), use_threads=self._use_threads)
+        _require(f"row group {group}", table.num_rows, self.group_rows[group])
+        return table.select(columns)
 
     def batches(
         self,
@@ -144,20 +144,22 @@ class WholeFile:
         several rows, so whoever stops before must not use what it has.
         """
         for group in range(len(self.group_rows)) if groups is None else groups:
-            found = 0
+            count = 0
             self._prefetch([group], columns)
             for batch in self._decoded(columns, group, rows, nbytes):
-                found += batch.num_rows
+                count += batch.num_rows
                 yield batch.select(columns)
-            _require(f"row group {group}", found, self.group_rows[group])
+            _require(f"row group {group}", count, self.group_rows[group])
 
     def _prefetch(self, groups: Collection[int], columns: Sequence[str]) -> None:
         """Let a file in an object store ask for all column chunks that will be read at once."""
         if (prefetch := getattr(self._source, "prefetch", None)) is None:
             return
         chunks = [chunk for group in groups for chunk in _chunks(self.metadata.row_group(group), columns)]
-        starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
-        prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
+        starts = [
+            min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for chunk in chunks
+        ]
+        prefetch([(at, at + chunk.total_compressed_size) for at, chunk in zip(starts, chunks, strict=True)])
 
     def _decoded(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
         """The batches of a row group. Texts that a dictionary repeats stay in it until few enough rows are cut off;
@@ -195,8 +197,8 @@ class WholeFile:
             return {}
         checks = bool(self._options["page_checksum_verification"])
         with opened(self._source) as source:
-            found = long_chunks(source, self._file, group, columns, _LONG_PAGES * nbytes)
-        return {name: replace(chunk, checks=checks) for name, chunk in found.items()}
+            by_name = long_chunks(source, self._file, group, columns, _LONG_PAGES * nbytes)
+        return {name: replace(chunk, checks=checks) for name, chunk in by_name.items()}
 
     def _decoding(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> _Decoding:
         """How a row group is decoded by about ``nbytes`` at once.
@@ -204,8 +206,8 @@ class WholeFile:
         Of repeated values in structs and lists the longest stands for all, and the size of the chunk for the longest
         where Arrow gives no dictionary, or values repeat the beginning of those before them.
         """
-        found = self.metadata.row_group(group)
-        chunks, count = _chunks(found, columns), max(found.num_rows, 1)
+        row_group = self.metadata.row_group(group)
+        chunks, count = _chunks(row_group, columns), max(row_group.num_rows, 1)
         at_once = min(rows, count)
         usual = sum(self._size(chunk) for chunk in chunks) // count
         kept = {name for name in columns if is_of_texts(self.schema_arrow.field(name).type)}
@@ -225,7 +227,7 @@ class WholeFile:
         return _Decoding(most, frozenset(kept), UnevenRows.of(paged, min(most, count), nbytes))
 
     def _is_coded(self, chunk: Any, nbytes: int) -> bool:
-        """Whether all values of a chunk are in a dictionary of at most ``nbytes``: Arrow adds those that are not."""
+        """Return whether all values of a chunk are in a dictionary of at most ``nbytes``: Arrow adds the others."""
         size = int(chunk.total_uncompressed_size)
         if size <= nbytes // (_PARTS * _PARTS):
             return True
@@ -280,10 +282,12 @@ class WholeFile:
         with _damage():
             rows = self._with_dictionaries(paths).iter_batches(1, row_groups=[group], columns=paths, use_threads=False)
             first = next(rows, None)
-        found = [] if first is None else [one for column in first.columns for one in _dictionaries(column)]
-        if len(found) != len(paths):
+        dictionaries = (
+            [] if first is None else [dictionary for column in first.columns for dictionary in _dictionaries(column)]
+        )
+        if len(dictionaries) != len(paths):
             return {}
-        lengths = (pc.max(pc.binary_length(one)).as_py() for one in found)
+        lengths = (pc.max(pc.binary_length(dictionary)).as_py() for dictionary in dictionaries)
         return {path: length or 0 for path, length in zip(paths, lengths, strict=True)}
 
     def _with_dictionaries(self, paths: Collection[str]) -> pq.ParquetFile:
@@ -330,7 +334,7 @@ def _dictionaries(values: pa.Array) -> list[pa.Array]:
     if pa.types.is_dictionary(kind):
         return [values.dictionary] if is_of_texts(kind) else []
     if pa.types.is_struct(kind):
-        return [one for at in range(kind.num_fields) for one in _dictionaries(values.field(at))]
+        return [dictionary for at in range(kind.num_fields) for dictionary in _dictionaries(values.field(at))]
     if pa.types.is_map(kind):
         return [*_dictionaries(values.keys), *_dictionaries(values.items)]
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
@@ -345,12 +349,12 @@ def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
 
 
 def _repeats(chunk: Any) -> bool:
-    """Whether a column chunk may hold a long value many times in few bytes."""
-    return any("DICTIONARY" in one or one == _PREFIXED for one in chunk.encodings)
+    """Return whether a column chunk may hold a long value many times in few bytes."""
+    return any("DICTIONARY" in encoding or encoding == _PREFIXED for encoding in chunk.encodings)
 
 
 def _has_dictionaries(batch: pa.RecordBatch) -> bool:
-    """Whether values, nested ones too, are in dictionaries in memory: they take more as soon as they are not."""
+    """Return whether values, nested ones too, are in dictionaries in memory: they take more as soon as they are not."""
     return any("dictionary<" in str(kind) for kind in batch.schema.types)
 
 
@@ -367,9 +371,9 @@ def read_metadata(source: ParquetSource) -> pq.FileMetaData:
 
 
 def follows_old_calendar(footer: pq.FileMetaData) -> bool:
-    """Whether dates and times of a file follow the calendar that Spark had before its version 3."""
-    told = footer.metadata or {}
-    return any(name in told for name in _OLD_CALENDAR) or told.get(_SPARK_VERSION, b"3") < b"3"
+    """Return whether dates and times of a file follow the calendar that Spark had before its version 3."""
+    metadata = footer.metadata or {}
+    return any(name in metadata for name in _OLD_CALENDAR) or metadata.get(_SPARK_VERSION, b"3") < b"3"
 
 
 def read_tail(source: Any) -> bytes:
@@ -389,7 +393,7 @@ def size_of_open(source: Any) -> int:
 
 
 def metadata_of(tail: bytes) -> pq.FileMetaData:
-    """The footer in the end of a file. Raises DamagedFileError, and what Arrow raises for bytes that are no footer."""
+    """Return the footer of a file. Raises DamagedFileError, and as Arrow does for bytes that are not a footer."""
     require_seal(tail)  # first: some changed footers end the process in Arrow
     return pq.read_metadata(pa.BufferReader(tail))
 
@@ -407,12 +411,12 @@ def require_seal(tail: bytes) -> None:
 
 
 def seal_of(footer: bytes) -> bytes:
-    """What stands before a footer in files of ours: other readers pass it by, since no offset leads there."""
+    """Return the bytes before the footer of our files: other readers skip them, since no offset leads there."""
     return _SEAL + zlib.crc32(footer).to_bytes(4, "little")
 
 
 def seal_of_pages(indexes: bytes) -> bytes:
-    """What stands behind the page indexes in files of ours."""
+    """Return the bytes behind the page indexes of our files."""
     return _PAGES_SEAL + zlib.crc32(indexes).to_bytes(4, "little") + len(indexes).to_bytes(8, "little")
 
 
@@ -428,8 +432,8 @@ def read_page_indexes(source: Any) -> tuple[int, bytes] | None:
     begin = behind - _PAGES_SEAL_BYTES - count
     if not seal.startswith(_PAGES_SEAL) or begin < 0:
         return None
-    found = _bytes_at(source, begin, count)
-    return (begin, found) if seal_of_pages(found) == seal else None
+    content = _bytes_at(source, begin, count)
+    return (begin, content) if seal_of_pages(content) == seal else None
 
 
 def _bytes_at(source: Any, begin: int, count: int) -> bytes:
@@ -442,10 +446,10 @@ def _last_bytes(source: Any, size: int, count: int) -> bytes:
 
 
 def _read(source: Any, count: int) -> bytes:
-    found = bytearray()
-    while len(found) < count and (more := source.read(count - len(found))):  # a file without a buffer may give less
-        found += more
-    return bytes(found)
+    content = bytearray()
+    while len(content) < count and (more := source.read(count - len(content))):  # a file without a buffer may give less
+        content += more
+    return bytes(content)
 
 
 def _footer_length(tail: bytes) -> int:
@@ -465,6 +469,6 @@ def _damage() -> Iterator[None]:
         raise
 
 
-def _require(what: str, found: int, told: int) -> None:
-    if found != told:
-        raise DamagedFileError(f"{found} of {told} rows of {what} can be read")
+def _require(what: str, read: int, expected: int) -> None:
+    if read != expected:
+        raise DamagedFileError(f"{read} of {expected} rows of {what} can be read")

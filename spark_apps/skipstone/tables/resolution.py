@@ -56,16 +56,16 @@ def _search(catalog: Catalog, ref: TableRef, named: Table | None, lost: Lost) ->
     identifiers = _listed(catalog)
     if isinstance(identifiers, TooMany):
         return _unproven(f"{lost.message} The catalog has more than {MAX_TABLES} tables, too many to look through all.")
-    found = [table for table in _load_all(catalog, identifiers) if str(table.metadata.table_uuid) == ref.table_uuid]
+    matches = [table for table in _load_all(catalog, identifiers) if str(table.metadata.table_uuid) == ref.table_uuid]
     if _listed(catalog) != identifiers:
         return _unproven(f"{lost.message} Tables were renamed or dropped while it was looked for.")
-    if not found:
+    if not matches:
         return _judge(catalog, ref, lost)
-    at_place = [table for table in found if ref.location in (None, table.location())]
-    if len(found) == 1 and named is not None:
-        at_place = found
+    at_place = [table for table in matches if ref.location in (None, table.location())]
+    if len(matches) == 1 and named is not None:
+        at_place = matches
     if len(at_place) != 1:
-        names = ", ".join(".".join(table.name()) for table in found)
+        names = ", ".join(".".join(table.name()) for table in matches)
         return _unproven(
             f"The UUID {ref.table_uuid} is that of {names}; drop the copies from the catalog and keep their files, or "
             f"give the table its name {ref.namespace}.{ref.name} back."
@@ -74,7 +74,7 @@ def _search(catalog: Catalog, ref: TableRef, named: Table | None, lost: Lost) ->
 
 
 def _judge(catalog: Catalog, ref: TableRef, lost: Lost) -> Lost:
-    """Whether the catalog is the one that we know; a fresh, restored or foreign one knows nothing of our mark."""
+    """Return how the table is lost; proven only if the catalog is known: a fresh or foreign one lacks our mark."""
     mark = find_mark(catalog, ref.namespace)
     if ref.namespace_id and mark == ref.namespace_id:
         return replace(lost, is_proven=True)

@@ -62,7 +62,7 @@ class SlimManifest:
 
     @classmethod
     def of(cls, manifest: ManifestFile, storage: ManifestStorage, whole: DataManifest) -> Self:
-        """What is kept of ``whole``, in memory that others do not share."""
+        """Return the kept parts of ``whole``, in memory that others do not share."""
         columns = {name: _packed(_owned(whole.column(name))) for name in _SLIM_SCHEMA.names}
         return cls(manifest, storage, whole.spec_id, whole.partitions, columns)
 
@@ -85,11 +85,11 @@ class SlimManifest:
 
     def whole(self) -> DataManifest:
         """With all statistics. Raises OSError and NotWholeError when the manifest cannot be read again."""
-        (found,), _ = read_data_manifests([self.manifest], self.storage.io)
-        return found
+        (whole,), _ = read_data_manifests([self.manifest], self.storage.io)
+        return whole
 
     def knows(self, field_id: int) -> bool:
-        """Whether the bounds and counts of a column are in memory."""
+        """Return whether the bounds and counts of a column are in memory."""
         return (_TOGETHER[0], field_id) in self._known
 
     def statistic(self, name: str, field_id: int) -> pa.Array:
@@ -117,14 +117,14 @@ def read_slim_manifests(
     Raises OSError and NotWholeError when they cannot be read.
     """
     keys, storage = [ManifestKey.of(manifest) for manifest in manifests], ManifestStorage(io)
-    found = {key: kept for key in keys if (kept := _held.get(key)) is not None}
-    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in found}
+    by_key = {key: kept for key in keys if (kept := _held.get(key)) is not None}
+    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in by_key}
     decoded = decode_data_manifests(list(missing.values()), io)
     for key, manifest, whole in zip(missing, missing.values(), decoded, strict=True):
-        slim = found[key] = _held[key] = SlimManifest.of(manifest, storage, whole)
+        slim = by_key[key] = _held[key] = SlimManifest.of(manifest, storage, whole)
         slim.learn(whole, field_ids)
     _let_go()
-    return [found[key] for key in keys]
+    return [by_key[key] for key in keys]
 
 
 def learn_columns(manifests: Sequence[SlimManifest], field_ids: Collection[int]) -> None:
@@ -132,7 +132,7 @@ def learn_columns(manifests: Sequence[SlimManifest], field_ids: Collection[int])
 
     Raises OSError and NotWholeError when they cannot be read.
     """
-    wanting = [(slim, [one for one in field_ids if not slim.knows(one)]) for slim in manifests]
+    wanting = [(slim, [field_id for field_id in field_ids if not slim.knows(field_id)]) for slim in manifests]
     missing = [(slim, unknown) for slim, unknown in wanting if unknown]
     for (slim, unknown), whole in zip(missing, _decoded_again([slim for slim, _ in missing]), strict=True):
         slim.learn(whole, unknown)

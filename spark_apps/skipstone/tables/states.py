@@ -110,12 +110,12 @@ def segment_counts(table: Table, files: FileSet) -> SegmentCounts:
 
 def _added_files(table: Table) -> dict[int, int]:
     """Files that each retained snapshot added, by its sequence number; none for format v1, which has none."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for snapshot in table.metadata.snapshots:
-        said = summary_of(snapshot).get(_ADDED_FILES)
-        if said is not None and said.isdigit() and snapshot.sequence_number:
-            found[snapshot.sequence_number] = int(said)
-    return found
+        added = summary_of(snapshot).get(_ADDED_FILES)
+        if added is not None and added.isdigit() and snapshot.sequence_number:
+            counts[snapshot.sequence_number] = int(added)
+    return counts
 
 
 def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
@@ -144,7 +144,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
 
 
 def _caveats(table: Table) -> Iterator[str]:
-    """What other engines cannot do with ``table``, and the way out, a clause each."""
+    """Yield a clause for each limit of other engines with ``table``, with the way out."""
     if gaps := find_gaps(table.metadata):
         yield (
             f"Spark and other engines that use Iceberg's Java library cannot open the table, because its metadata "
@@ -175,9 +175,9 @@ def _skipped(table: Table) -> Iterator[str]:
 def _closed_columns(schema: Schema) -> Iterator[str]:
     """Columns whose types, at any depth, close a table to Spark, with these types."""
     for field in schema.fields:
-        kinds = [one.field_type for one in field_ids(Schema(field)).values()]
-        if found := next((str(kind) for kind in kinds if is_closed_to_spark(str(kind))), None):
-            yield f"{field.name} ({found})"
+        kinds = [inner.field_type for inner in field_ids(Schema(field)).values()]
+        if closed := next((str(kind) for kind in kinds if is_closed_to_spark(str(kind))), None):
+            yield f"{field.name} ({closed})"
 
 
 def _with_health(state: TableState, table: Table, files: FileSet, ref: TableRef) -> TableState:
@@ -216,14 +216,14 @@ def _deleted(table: Table, deletes: Sequence[Delete]) -> int:
     counts = [delete.file.record_count for delete in deletes]
     if len(deletes) == 1 or not all(delete.is_own for delete in deletes) or sum(counts) > _COUNTED_DELETES:
         return max(counts)
-    found: set[int] = set()
+    positions: set[int] = set()
     for delete in deletes:
         try:
             with table.io.new_input(delete.file.file_path).open() as source:
-                found.update(WholeFile(source).read(["pos"]).column(0).to_pylist())
+                positions.update(WholeFile(source).read(["pos"]).column(0).to_pylist())
         except DamagedFileError:  # whoever reads rows says so
             return max(counts)
-    return len(found)
+    return len(positions)
 
 
 def _with_problem(state: TableState, error: BadSpec) -> TableState:

@@ -111,7 +111,7 @@ class DurableFileIO(HookedFileIO):
     def renew(self) -> None:
         """Take other credentials from the catalog if it is time for them. Raises as ``Vending.renew`` does."""
         if self.vending:
-            self.vending.renew(lambda found: self.replace_properties(dict(found)))
+            self.vending.renew(lambda properties: self.replace_properties(dict(properties)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the catalog."""
@@ -120,16 +120,16 @@ class DurableFileIO(HookedFileIO):
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
         """A file to read; in S3 by few requests."""
         self.renew()
-        found: InputFile = super().new_input(location)
+        file: InputFile = super().new_input(location)
         bucket, key = self._remote(location)
-        return found if bucket is None else _RemoteInput(location, bucket, key, found)
+        return file if bucket is None else _RemoteInput(location, bucket, key, file)
 
     def new_output(self, location: str) -> OutputFile:  # type: ignore[override]
         """A file to write; in S3 one whose random name needs no look at what is there."""
         self.renew()
-        found: OutputFile = super().new_output(location)
+        file: OutputFile = super().new_output(location)
         bucket, key = self._remote(location)
-        return found if bucket is None else _RemoteOutput(location, bucket, key, found)
+        return file if bucket is None else _RemoteOutput(location, bucket, key, file)
 
     def _remote(self, location: str) -> tuple[RemoteBucket | None, str]:
         """The bucket and the key of a location in S3 that is read without Arrow."""
@@ -146,8 +146,8 @@ class DurableFileIO(HookedFileIO):
         if folder.startswith(_DIRECT):
             self.renew()
             bucket, options, key = self._place(folder)
-            if found := reached(bucket, options):
-                abort_uploads(*found, key, is_left)
+            if reachable := reached(bucket, options):
+                abort_uploads(*reachable, key, is_left)
 
     def _place(self, location: str) -> tuple[str, ArrowOptions, str]:
         """The bucket of a location in S3, the options of Arrow's file system for it, and the key."""
@@ -159,19 +159,19 @@ class DurableFileIO(HookedFileIO):
         """One whose files are durable once they are closed."""
         return _Volume()
 
-    def s3_file_system(self, told: S3FileSystem) -> FileSystem:
+    def s3_file_system(self, file_system: S3FileSystem) -> FileSystem:
         """One that puts a small file by one request; by parts it would take three, and leave some when it is killed.
 
         It asks again as often as a burst of refusals takes.
         """
-        _, (options,) = told.__reduce__()
+        _, (options,) = file_system.__reduce__()
         again = AwsStandardS3RetryStrategy(max_attempts=MOST_REQUESTS)
-        authorities = {"tls_ca_file_path": found} if (found := ca_file()) else {}
+        authorities = {"tls_ca_file_path": bundle} if (bundle := ca_file()) else {}
         return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": again, **authorities})
 
 
 def never_changes(location: str) -> bool:
-    """Whether a metadata file has a random name, so that no other content ever has it."""
+    """Return whether a metadata file has a random name, so that no other content ever has it."""
     return bool(_NEVER_CHANGES.fullmatch(location))
 
 
@@ -181,24 +181,24 @@ def forget_content(location: str) -> None:
 
 
 class _RemoteInput(InputFile):
-    """A file in S3; ``told``: as Arrow has it."""
+    """A file in S3; ``by_arrow``: as Arrow reaches it."""
 
-    def __init__(self, location: str, bucket: RemoteBucket, key: str, told: InputFile) -> None:
+    def __init__(self, location: str, bucket: RemoteBucket, key: str, by_arrow: InputFile) -> None:
         super().__init__(location)
-        self._bucket, self._key, self._told = bucket, key, told
+        self._bucket, self._key, self._by_arrow = bucket, key, by_arrow
 
     def __len__(self) -> int:
         """By a request unless its end was read."""
         known = self._bucket.known_size(self._key)
-        return len(self._told) if known is None else known
+        return len(self._by_arrow) if known is None else known
 
     def exists(self) -> bool:
         """By a request."""
-        return self._told.exists()
+        return self._by_arrow.exists()
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
         """Asks for nothing before the first read, which raises what opening does elsewhere."""
-        file = RemoteFile(RemoteContent(self._bucket, self._key, cast(Callable[[], ArrowFile], self._told.open)))
+        file = RemoteFile(RemoteContent(self._bucket, self._key, cast(Callable[[], ArrowFile], self._by_arrow.open)))
         if not never_changes(self.location):
             return file
         with file:
@@ -206,31 +206,31 @@ class _RemoteInput(InputFile):
 
 
 class _RemoteOutput(OutputFile):
-    """A new file in S3; ``told``: as Arrow has it."""
+    """A new file in S3; ``by_arrow``: as Arrow reaches it."""
 
-    def __init__(self, location: str, bucket: RemoteBucket, key: str, told: OutputFile) -> None:
+    def __init__(self, location: str, bucket: RemoteBucket, key: str, by_arrow: OutputFile) -> None:
         super().__init__(location)
-        self._bucket, self._key, self._told = bucket, key, told
+        self._bucket, self._key, self._by_arrow = bucket, key, by_arrow
         self._is_metadata = never_changes(location)
         self._size: int | None = None
 
     def __len__(self) -> int:
         """Of what was written."""
-        return len(self._told) if self._size is None else self._size
+        return len(self._by_arrow) if self._size is None else self._size
 
     def exists(self) -> bool:
         """By a request."""
-        return self._told.exists()
+        return self._by_arrow.exists()
 
     def to_input_file(self) -> InputFile:
         """The same file to read."""
-        return _RemoteInput(self.location, self._bucket, self._key, self._told.to_input_file())
+        return _RemoteInput(self.location, self._bucket, self._key, self._by_arrow.to_input_file())
 
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
         """Raises FileExistsError for a file that is there, unless nothing can be."""
-        if not (overwrite or self._is_metadata) and self._bucket.is_there(self._key, self._told.exists):
+        if not (overwrite or self._is_metadata) and self._bucket.is_there(self._key, self._by_arrow.exists):
             raise FileExistsError(f"Cannot create file, already exists: {self.location}")
-        sink = self._told.create(overwrite=True)
+        sink = self._by_arrow.create(overwrite=True)
         return _RemoteSink(sink, self._written) if self._is_metadata else _CountedSink(sink, self._put)
 
     def _put(self, size: int) -> None:
@@ -246,7 +246,7 @@ class _CountedSink:
     """A file on its way, whose size is told once it is there."""
 
     def __init__(self, sink: OutputStream, put: Callable[[int], None]) -> None:
-        self._sink, self._told = sink, put
+        self._sink, self._by_arrow = sink, put
         self._size = 0
         self.closed = False
 
@@ -268,7 +268,7 @@ class _CountedSink:
         if not self.closed:
             self.closed = True
             self._sink.close()
-            self._told(self._size)
+            self._by_arrow(self._size)
 
     def __enter__(self) -> OutputStream:
         return self
@@ -281,7 +281,7 @@ class _RemoteSink:
     """Metadata on its way: it is sent when it is closed, and remembered once it is there."""
 
     def __init__(self, sink: OutputStream, written: Callable[[bytes], None]) -> None:
-        self._sink, self._told = sink, written
+        self._sink, self._by_arrow = sink, written
         self._content = bytearray()
         self.closed = False
 
@@ -304,7 +304,7 @@ class _RemoteSink:
             content = bytes(self._content)
             self._sink.write(content)
             self._sink.close()
-            self._told(content)
+            self._by_arrow(content)
 
     def __enter__(self) -> OutputStream:
         return self
@@ -375,8 +375,8 @@ def metadata_folder(table: Table) -> str:
     return _written(table, TableProperties.WRITE_METADATA_PATH, "metadata")
 
 
-def _written(table: Table, said: str, usual: str) -> str:
-    return (table.properties.get(said) or f"{table.location().rstrip('/')}/{usual}").rstrip("/")
+def _written(table: Table, name: str, usual: str) -> str:
+    return (table.properties.get(name) or f"{table.location().rstrip('/')}/{usual}").rstrip("/")
 
 
 def _is_local(location: str) -> bool:
@@ -400,11 +400,11 @@ def _make_named(folder: Path) -> None:
     make_folder(folder)
     if len(_named) > _MOST_NAMED:
         _named.clear()
-    for one in (folder, *folder.parents):
-        if one in _named or os.path.ismount(one):
+    for path in (folder, *folder.parents):
+        if path in _named or os.path.ismount(path):
             break
         try:
-            sync_folder(one.parent)
+            sync_folder(path.parent)
         except PermissionError:  # not a folder of ours: it was there before us
             break
-        _named.add(one)
+        _named.add(path)

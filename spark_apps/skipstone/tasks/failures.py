@@ -32,9 +32,9 @@ def caught(work: Callable[[], T], storage: str) -> bytes:
     except UserError as error:
         return _packed(error)
     except OSError as error:
-        if (told := storage_failure(error, storage)) is None:
+        if (failure := storage_failure(error, storage)) is None:
             raise
-        return _packed(told)
+        return _packed(failure)
 
 
 class TaskFailed(Exception):
@@ -53,9 +53,9 @@ def carrying() -> Iterator[None]:
 
 def carried(error: Exception) -> UserError | None:
     """The user's error that a task of ``error`` raised inside ``carrying``, if one did."""
-    if (found := _CARRIED.search(str(error))) is None:
+    if (match := _CARRIED.search(str(error))) is None:
         return None
-    return _made(*json.loads(base64.b64decode(found[1])))
+    return _made(*json.loads(base64.b64decode(match[1])))
 
 
 def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | None:
@@ -63,10 +63,10 @@ def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | Non
     if error.errno in NO_ROOM:
         return no_room(error, storage)
     if isinstance(error, FileNotFoundError):
-        said = f"a file that was there a moment ago is gone: {error}"
+        message = f"a file that was there a moment ago is gone: {error}"
     else:
         return None
-    return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, said)
+    return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message)
 
 
 def _packed(error: UserError) -> bytes:

@@ -64,11 +64,11 @@ class InProcess:
         with ThreadPoolExecutor(self._workers) as pool:
             begun = [pool.submit(kernel, task, f"{next(self._numbers):05d}-local") for task in tasks]
             wait(begun, return_when=FIRST_EXCEPTION)
-            ended = [one for one in begun if not one.cancel()]
-        for one in ended:
-            if one.exception() is None:
-                take(one.result())
-        return [one.result() for one in ended]
+            ended = [future for future in begun if not future.cancel()]
+        for future in ended:
+            if future.exception() is None:
+                take(future.result())
+        return [future.result() for future in ended]
 
 
 class InSpark:

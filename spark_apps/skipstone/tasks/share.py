@@ -31,22 +31,22 @@ class DriverShare:
     indexed_rows: int = 1_000_000
 
     def searches(self, rows: int) -> bool:
-        """Whether the driver looks for the keys of so many source rows."""
+        """Return whether the driver looks for the keys of so many source rows."""
         return rows <= self.searched_rows
 
     def rewrites(self, rows: int, held: int, size: int) -> bool:
-        """Whether the driver applies so many source rows, of ``held`` bytes in memory, to data files of ``size`` bytes.
+        """Return whether the driver merges so many source rows, ``held`` bytes in memory, into files of ``size`` bytes.
 
         Rows that were too large to be read here were read in Spark, whose processes keep their memory meanwhile.
         """
         return rows <= self.rows and held <= self.source_bytes and size <= self.candidate_bytes
 
     def indexes(self, rows: int) -> bool:
-        """Whether the driver builds or merges so many index entries."""
+        """Return whether the driver builds or merges so many index entries."""
         return rows <= self.indexed_rows
 
     def merges(self, rows: int) -> bool:
-        """Whether a run that committed merges so many entries of an index before it ends."""
+        """Return whether a run that committed merges so many entries of an index before it ends."""
         return rows <= max(self.rows, INLINE_MERGE_ROWS)
 
 
@@ -62,7 +62,7 @@ NO_SHARE = DriverShare(rows=0, source_bytes=0, decoded_bytes=0, candidate_bytes=
 
 
 def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverShare:
-    """What the driver of a run with these settings does; ``usual`` unless all work is sent to Spark."""
+    """Return the share of the driver of a run with these settings; ``usual`` unless all work is sent to Spark."""
     return NO_SHARE if spark.small_work is SmallWork.SPARK else usual
 
 
@@ -78,7 +78,7 @@ def merges_here(request: JobRequest, share: DriverShare, *, rows: int, held: int
 
 
 def compacts_here(request: JobRequest, share: DriverShare, size: int) -> bool:
-    """Whether the driver rewrites data files of ``size`` bytes by itself, with a thread for each of its cores.
+    """Return whether the driver rewrites data files of ``size`` bytes by itself, with a thread for each of its cores.
 
     A run without executors does all of it: its tasks would run in the same pod, and Spark adds nothing to them.
     """
@@ -88,7 +88,7 @@ def compacts_here(request: JobRequest, share: DriverShare, size: int) -> bool:
 
 
 def enters_here(request: JobRequest, share: DriverShare, rows: int) -> bool:
-    """Whether the driver enters ``rows`` into an index that it has just committed, with a thread for each of its cores.
+    """Return whether the driver enters ``rows`` that it just committed into an index, with a thread for each core.
 
     A run without executors does so whatever their number, as in ``compacts_here``: it may have no JVM.
     """

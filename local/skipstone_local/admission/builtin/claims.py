@@ -39,23 +39,25 @@ def check_claim(obj: JsonObject, old: JsonObject | None) -> Failures:
     """Return what is wrong with a PersistentVolumeClaim."""
     spec = obj["spec"]
     modes = spec.get("accessModes") or []
-    found = [] if modes else [FieldFailure(REQUIRED, "spec.accessModes", detail="at least 1 access mode is required")]
-    found += [unsupported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
+    failures = (
+        [] if modes else [FieldFailure(REQUIRED, "spec.accessModes", detail="at least 1 access mode is required")]
+    )
+    failures += [unsupported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
     if "ReadWriteOncePod" in modes and len(set(modes) & set(_MODES)) > 1:
         detail = "may not use ReadWriteOncePod with other access modes"
-        found.append(FieldFailure(FORBIDDEN, "spec.accessModes", detail=detail))
+        failures.append(FieldFailure(FORBIDDEN, "spec.accessModes", detail=detail))
     size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if size is None:
-        found.append(FieldFailure(REQUIRED, _SIZE))
+        failures.append(FieldFailure(REQUIRED, _SIZE))
     elif parse_quantity(str(size)) <= 0:
-        found.append(FieldFailure(INVALID, _SIZE, str(size), "must be greater than zero"))
+        failures.append(FieldFailure(INVALID, _SIZE, str(size), "must be greater than zero"))
     if spec["volumeMode"] not in ("Block", "Filesystem"):
-        found.append(unsupported("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem")))
+        failures.append(unsupported("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem")))
     changeable = {"volumeName"} if old and not old.get("spec", {}).get("volumeName") else set()
     changeable |= {"resources"} if old and (old.get("status") or {}).get("phase") == "Bound" else set()
     if old is not None and _fixed_part(spec, changeable) != _fixed_part(old.get("spec", {}), changeable):
-        found.append(FieldFailure(FORBIDDEN, "spec", detail=_FIXED))
-    return found
+        failures.append(FieldFailure(FORBIDDEN, "spec", detail=_FIXED))
+    return failures
 
 
 def _fixed_part(spec: JsonObject, changeable: set[str]) -> JsonObject:

@@ -55,29 +55,29 @@ def _drop_nulls(obj: JsonObject, names: tuple[str, ...]) -> None:
 def check_config_map(obj: JsonObject, old: JsonObject | None) -> Failures:
     """Return what is wrong with a ConfigMap."""
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
-    found = _check_fixed(obj, old, ("data", "binaryData")) if old and old.get("immutable") else []
+    failures = _check_fixed(obj, old, ("data", "binaryData")) if old and old.get("immutable") else []
     for key in data:
-        found += _check_key("data", key)
+        failures += _check_key("data", key)
         if key in binary:
-            found.append(FieldFailure(INVALID, f"data[{key}]", key, "duplicate of key present in binaryData"))
+            failures.append(FieldFailure(INVALID, f"data[{key}]", key, "duplicate of key present in binaryData"))
     for key in binary:
-        found += _check_key("binaryData", key)
+        failures += _check_key("binaryData", key)
     size = sum(len(text.encode()) for text in data.values())
     size += sum(len(_decoded(text)) for text in binary.values())
-    return [*found, too_long("[]", MOST)] if size > MOST else found
+    return [*failures, too_long("[]", MOST)] if size > MOST else failures
 
 
 def check_secret(obj: JsonObject, old: JsonObject | None) -> Failures:
     """Return what is wrong with a Secret."""
     data = obj.get("data", {})
-    found: Failures = []
+    failures: Failures = []
     if old and obj["type"] != old.get("type"):
-        found.append(FieldFailure(INVALID, "type", obj["type"], "field is immutable"))
-    found += _check_fixed(obj, old, ("data",)) if old and old.get("immutable") else []
+        failures.append(FieldFailure(INVALID, "type", obj["type"], "field is immutable"))
+    failures += _check_fixed(obj, old, ("data",)) if old and old.get("immutable") else []
     for key in data:
-        found += _check_key("data", key)
+        failures += _check_key("data", key)
     size = sum(len(_decoded(text)) for text in data.values())
-    return [*found, too_long("data", MOST)] if size > MOST else found
+    return [*failures, too_long("data", MOST)] if size > MOST else failures
 
 
 def _check_key(field: str, key: str) -> Failures:

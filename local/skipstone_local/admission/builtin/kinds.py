@@ -38,7 +38,7 @@ def _no_failures(_obj: JsonObject, _old: JsonObject | None) -> Failures:
 
 @dataclass(frozen=True)
 class BuiltinKind:
-    """What is looked at in a kind of Kubernetes."""
+    """The checks of a kind of Kubernetes."""
 
     shape: Mapping[str, Any] = field(default_factory=dict)
     complete: Callable[[JsonObject], None] = _nothing
@@ -86,13 +86,13 @@ def admit_builtin(obj: JsonObject, old: JsonObject | None, subresource: str, fie
     except DecodingError as error:
         raise undecodable(api_version, name, str(error)) from error
     metadata = obj["metadata"]
-    found = check_metadata(metadata, kind.name_rule, namespaced=kind.namespaced)
+    failures = check_metadata(metadata, kind.name_rule, namespaced=kind.namespaced)
     if old is not None:
-        found += check_update(metadata, old["metadata"])
+        failures += check_update(metadata, old["metadata"])
     if subresource != "status":
-        found += kind.check(obj, old)
-    if found:
-        raise invalid(api_version.rpartition("/")[0], name, metadata.get("name", ""), found)
+        failures += kind.check(obj, old)
+    if failures:
+        raise invalid(api_version.rpartition("/")[0], name, metadata.get("name", ""), failures)
     return Admitted(obj, warnings)
 
 

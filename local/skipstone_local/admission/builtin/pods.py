@@ -72,16 +72,16 @@ def check_pod(obj: JsonObject, old: JsonObject | None) -> Failures:
     if old is not None:
         same = _fixed_part(spec) == _fixed_part(old.get("spec", {}))
         return [] if same else [FieldFailure(FORBIDDEN, "spec", detail=_FIXED)]
-    found = _check_volumes(spec.get("volumes") or [])
+    failures = _check_volumes(spec.get("volumes") or [])
     volumes = {volume.get("name", "") for volume in spec.get("volumes") or () if not _check_volumes([volume])}
     containers = spec.get("containers") or []
     if not containers:
-        found.append(FieldFailure(REQUIRED, "spec.containers"))
-    found += _check_containers(containers, "spec.containers", volumes)
-    found += _check_containers(spec.get("initContainers") or [], "spec.initContainers", volumes)
+        failures.append(FieldFailure(REQUIRED, "spec.containers"))
+    failures += _check_containers(containers, "spec.containers", volumes)
+    failures += _check_containers(spec.get("initContainers") or [], "spec.initContainers", volumes)
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
-        found.append(unsupported("spec.restartPolicy", spec["restartPolicy"], ("Always", "OnFailure", "Never")))
-    return found
+        failures.append(unsupported("spec.restartPolicy", spec["restartPolicy"], ("Always", "OnFailure", "Never")))
+    return failures
 
 
 def _fixed_part(spec: JsonObject) -> JsonObject:
@@ -98,7 +98,7 @@ def _check_name(name: str, path: str) -> Failures:
 
 
 def _check_volumes(volumes: list[Any]) -> Failures:
-    found: Failures = []
+    failures: Failures = []
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
         name, at = volume.get("name", ""), f"spec.volumes[{index}]"
@@ -108,60 +108,60 @@ def _check_volumes(volumes: list[Any]) -> Failures:
         if "persistentVolumeClaim" in volume and not (volume["persistentVolumeClaim"] or {}).get("claimName"):
             wrong.append(FieldFailure(REQUIRED, f"{at}.persistentVolumeClaim.claimName"))
         seen |= set() if wrong else {name}
-        found += wrong
-    return found
+        failures += wrong
+    return failures
 
 
 def _check_containers(containers: list[Any], at: str, volumes: set[str]) -> Failures:
-    found: Failures = []
+    failures: Failures = []
     seen: set[str] = set()
     for index, container in enumerate(containers):
         path, name = f"{at}[{index}]", container.get("name", "")
-        found += _check_name(name, f"{path}.name")
+        failures += _check_name(name, f"{path}.name")
         if name in seen:
-            found.append(FieldFailure(DUPLICATE, f"{path}.name", name))
+            failures.append(FieldFailure(DUPLICATE, f"{path}.name", name))
         seen.add(name)
         if not container.get("image"):
-            found.append(FieldFailure(REQUIRED, f"{path}.image"))
-        found += _check_variables(container.get("env") or [], f"{path}.env")
-        found += _check_mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
-        found += _check_resources(container.get("resources") or {}, f"{path}.resources")
-    return found
+            failures.append(FieldFailure(REQUIRED, f"{path}.image"))
+        failures += _check_variables(container.get("env") or [], f"{path}.env")
+        failures += _check_mounts(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
+        failures += _check_resources(container.get("resources") or {}, f"{path}.resources")
+    return failures
 
 
 def _check_variables(variables: list[Any], at: str) -> Failures:
-    found = []
+    failures = []
     for index, variable in enumerate(variables):
         name, path = variable.get("name", ""), f"{at}[{index}].name"
         problems = variable_problems(name) if name else ()
-        found += [FieldFailure(INVALID, path, name, problem) for problem in problems]
+        failures += [FieldFailure(INVALID, path, name, problem) for problem in problems]
         if not name:
-            found.append(FieldFailure(REQUIRED, path))
-    return found
+            failures.append(FieldFailure(REQUIRED, path))
+    return failures
 
 
 def _check_mounts(mounts: list[Any], at: str, volumes: set[str]) -> Failures:
-    found, seen = [], set()
+    failures, seen = [], set()
     for index, mount in enumerate(mounts):
         name, path = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
-            found.append(FieldFailure(REQUIRED, f"{at}[{index}].name"))
+            failures.append(FieldFailure(REQUIRED, f"{at}[{index}].name"))
         if name not in volumes:
-            found.append(FieldFailure(NOT_FOUND, f"{at}[{index}].name", name))
+            failures.append(FieldFailure(NOT_FOUND, f"{at}[{index}].name", name))
         if not path:
-            found.append(FieldFailure(REQUIRED, f"{at}[{index}].mountPath"))
+            failures.append(FieldFailure(REQUIRED, f"{at}[{index}].mountPath"))
         if path in seen:
-            found.append(FieldFailure(INVALID, f"{at}[{index}].mountPath", path, "must be unique"))
+            failures.append(FieldFailure(INVALID, f"{at}[{index}].mountPath", path, "must be unique"))
         seen.add(path)
-    return found
+    return failures
 
 
 def _check_resources(resources: JsonObject, at: str) -> Failures:
-    found = []
+    failures = []
     limits = resources.get("limits") or {}
     for name, amount in (resources.get("requests") or {}).items():
         limit = limits.get(name)
         if limit is not None and parse_quantity(str(amount)) > parse_quantity(str(limit)):
             detail = f"must be less than or equal to {name} limit of {limit}"
-            found.append(FieldFailure(INVALID, f"{at}.requests", str(amount), detail))
-    return found
+            failures.append(FieldFailure(INVALID, f"{at}.requests", str(amount), detail))
+    return failures

@@ -44,31 +44,31 @@ def check_metadata(metadata: JsonObject, name_rule: NameRule, *, namespaced: boo
 
 def check_update(metadata: JsonObject, old: JsonObject) -> Failures:
     """Return what is wrong with the metadata of an object that is replaced."""
-    found = []
+    failures = []
     added = sorted(set(metadata.get("finalizers", [])) - set(old.get("finalizers", [])))
     if old.get("deletionTimestamp") and added:
         shown = ", ".join(f'"{name}"' for name in added)
         detail = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
         )
-        found.append(FieldFailure(FORBIDDEN, "metadata.finalizers", detail=detail))
+        failures.append(FieldFailure(FORBIDDEN, "metadata.finalizers", detail=detail))
     for name in _NEVER_CHANGES:
         if metadata.get(name) != old.get(name):
             value = metadata.get(name, "" if name in ("name", "namespace", "uid") else None)
-            found.append(FieldFailure(INVALID, f"metadata.{name}", value, "field is immutable"))
-    return found + _check_attached(metadata)
+            failures.append(FieldFailure(INVALID, f"metadata.{name}", value, "field is immutable"))
+    return failures + _check_attached(metadata)
 
 
 def _check_names(metadata: JsonObject, name_rule: NameRule) -> Failures:
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
-    found = [
+    failures = [
         FieldFailure(INVALID, "metadata.generateName", prefix, problem)
         for problem in (name_rule(mask_dash(prefix)) if prefix else ())
     ]
     if not name and not prefix:
         return [FieldFailure(REQUIRED, "metadata.name", detail="name or generateName is required")]
     problems = name_rule(name) if name else []
-    return found + [FieldFailure(INVALID, "metadata.name", name, problem) for problem in problems]
+    return failures + [FieldFailure(INVALID, "metadata.name", name, problem) for problem in problems]
 
 
 def _check_namespace(namespace: str, *, namespaced: bool) -> Failures:
@@ -86,36 +86,36 @@ def _check_generation(generation: int) -> Failures:
 
 
 def _check_attached(metadata: JsonObject) -> Failures:
-    annotations, found = metadata.get("annotations", {}), []
+    annotations, failures = metadata.get("annotations", {}), []
     for key, value in metadata.get("labels", {}).items():
         at = "metadata.labels"
-        found += [FieldFailure(INVALID, at, key, problem) for problem in qualified_name_problems(key)]
-        found += [FieldFailure(INVALID, at, value, problem) for problem in label_value_problems(value)]
+        failures += [FieldFailure(INVALID, at, key, problem) for problem in qualified_name_problems(key)]
+        failures += [FieldFailure(INVALID, at, value, problem) for problem in label_value_problems(value)]
     for key in annotations:
         problems = qualified_name_problems(key.lower())
-        found += [FieldFailure(INVALID, "metadata.annotations", key, problem) for problem in problems]
+        failures += [FieldFailure(INVALID, "metadata.annotations", key, problem) for problem in problems]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MOST_ANNOTATIONS:
-        found.append(too_long("metadata.annotations", MOST_ANNOTATIONS))
-    return found + _check_owners(metadata.get("ownerReferences", []))
+        failures.append(too_long("metadata.annotations", MOST_ANNOTATIONS))
+    return failures + _check_owners(metadata.get("ownerReferences", []))
 
 
 def _check_owners(owners: list[Any]) -> Failures:
-    at, found, controller = "metadata.ownerReferences", Failures(), ""
+    at, failures, controller = "metadata.ownerReferences", Failures(), ""
     for owner in owners:
         version = str(owner["apiVersion"]).rpartition("/")[2]
         empty = {"apiVersion": "version must not be empty"} if not version else {}
         empty |= {name: "must not be empty" for name in ("kind", "name", "uid") if not owner[name]}
-        found += [FieldFailure(INVALID, f"{at}.{name}", owner[name], detail) for name, detail in empty.items()]
+        failures += [FieldFailure(INVALID, f"{at}.{name}", owner[name], detail) for name, detail in empty.items()]
         if owner["apiVersion"] == "v1" and owner["kind"] == "Event":
             detail = "/v1, Kind=Event is disallowed from being an owner"
-            found.append(FieldFailure(INVALID, at, Verbatim(_owner_text(owner)), detail))
+            failures.append(FieldFailure(INVALID, at, Verbatim(_owner_text(owner)), detail))
         if owner.get("controller"):
             called = f"{owner['kind']}/{owner['name']}"
             if controller:
                 shown = Verbatim(f"[{','.join(map(_owner_text, owners))}]")
-                found.append(FieldFailure(INVALID, at, shown, _CONTROLS.format(controller, called)))
+                failures.append(FieldFailure(INVALID, at, shown, _CONTROLS.format(controller, called)))
             controller = controller or called
-    return found
+    return failures
 
 
 def _owner_text(owner: JsonObject) -> str:
@@ -125,19 +125,19 @@ def _owner_text(owner: JsonObject) -> str:
 
 def _check_finalizers(finalizers: list[str]) -> Failures:
     at = "metadata.finalizers"
-    found = [FieldFailure(INVALID, at, name, text) for name in finalizers for text in qualified_name_problems(name)]
+    failures = [FieldFailure(INVALID, at, name, text) for name in finalizers for text in qualified_name_problems(name)]
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        found.append(FieldFailure(INVALID, at, finalizers, detail))
-    return found
+        failures.append(FieldFailure(INVALID, at, finalizers, detail))
+    return failures
 
 
 def finalizer_warnings(metadata: JsonObject, old: JsonObject) -> tuple[str, ...]:
     """Return what a client is warned of when it adds finalizers without a domain."""
     added = sorted(set(metadata.get("finalizers", [])) - set(old.get("finalizers", [])))
     names = [name for name in added if "/" not in name and name not in _STANDARD_FINALIZERS]
-    says = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+    advice = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
     return tuple(
-        f'metadata.finalizers: "{name}": {says.format(" including a path (/)" if "." in name else "")}'
+        f'metadata.finalizers: "{name}": {advice.format(" including a path (/)" if "." in name else "")}'
         for name in names
     )

@@ -36,22 +36,22 @@ class DecodingError(ValueError):
     """A field of the metadata has a type that does not fit; the text is Go's."""
 
 
-def decode_metadata(found: object, where: str = "ObjectMeta") -> tuple[JsonObject, list[str]]:
+def decode_metadata(value: object, where: str = "ObjectMeta") -> tuple[JsonObject, list[str]]:
     """Return the metadata as it is stored, and the paths of unknown fields.
 
     Raises DecodingError, in which ``where`` is how Go calls the place.
     """
     unknown: list[str] = []
-    if found is None:
+    if value is None:
         return {}, unknown
-    if not isinstance(found, dict):
-        raise DecodingError(f"json: cannot unmarshal {_json_type(found)} into Go value of type v1.ObjectMeta")
-    return _object(found, _FIELDS, "metadata", where, unknown), unknown
+    if not isinstance(value, dict):
+        raise DecodingError(f"json: cannot unmarshal {_json_type(value)} into Go value of type v1.ObjectMeta")
+    return _object(value, _FIELDS, "metadata", where, unknown), unknown
 
 
-def _object(found: JsonObject, fields: dict[str, Any], path: str, where: str, unknown: list[str]) -> JsonObject:
+def _object(members: JsonObject, fields: dict[str, Any], path: str, where: str, unknown: list[str]) -> JsonObject:
     result = {}
-    for name, value in found.items():
+    for name, value in members.items():
         if name not in fields:
             unknown.append(f"{path}.{name}")
         elif value is not None:

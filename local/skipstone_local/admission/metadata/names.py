@@ -13,9 +13,9 @@ _CONFIG_KEY = r"[-._a-zA-Z0-9]+"
 _NAME_OF_VARIABLE = r"[\x20-\x3c\x3e-\x7e]+"
 
 
-def _pattern_error(says: str, pattern: str, *examples: str) -> str:
+def _pattern_error(sentence: str, pattern: str, *examples: str) -> str:
     shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{says} (e.g. {shown}regex used for validation is '{pattern}')"
+    return f"{sentence} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
 def _too_long(limit: int) -> str:
@@ -24,97 +24,97 @@ def _too_long(limit: int) -> str:
 
 def subdomain_problems(text: str) -> list[str]:
     """Say why ``text`` is not a DNS subdomain, which most names are."""
-    found = [_too_long(253)] if len(text.encode()) > 253 else []
+    problems = [_too_long(253)] if len(text.encode()) > 253 else []
     if not re.fullmatch(_SUBDOMAIN, text):
-        says = (
+        sentence = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
             "and must start and end with an alphanumeric character"
         )
-        found.append(_pattern_error(says, _SUBDOMAIN, "example.com"))
-    return found
+        problems.append(_pattern_error(sentence, _SUBDOMAIN, "example.com"))
+    return problems
 
 
 def label_problems(text: str) -> list[str]:
     """Say why ``text`` is not a DNS label, as names of namespaces and containers are."""
-    found = [_too_long(63)] if len(text.encode()) > 63 else []
+    problems = [_too_long(63)] if len(text.encode()) > 63 else []
     if re.fullmatch(_LABEL, text):
-        return found
+        return problems
     if re.fullmatch(_SUBDOMAIN, text):
-        return [*found, "must not contain dots"]
-    says = (
+        return [*problems, "must not contain dots"]
+    sentence = (
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
         "and must start and end with an alphanumeric character"
     )
-    return [*found, _pattern_error(says, _LABEL, "my-name", "123-abc")]
+    return [*problems, _pattern_error(sentence, _LABEL, "my-name", "123-abc")]
 
 
 def service_name_problems(text: str) -> list[str]:
     """Say why ``text`` is not a DNS label that begins with a letter, as names of Services are."""
-    found = [_too_long(63)] if len(text.encode()) > 63 else []
+    problems = [_too_long(63)] if len(text.encode()) > 63 else []
     if not re.fullmatch(_LABEL_1035, text):
-        says = (
+        sentence = (
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
             "start with an alphabetic character, and end with an alphanumeric character"
         )
-        found.append(_pattern_error(says, _LABEL_1035, "my-name", "abc-123"))
-    return found
+        problems.append(_pattern_error(sentence, _LABEL_1035, "my-name", "abc-123"))
+    return problems
 
 
 def qualified_name_problems(text: str) -> list[str]:
     """Say why ``text`` is not a name with an optional domain before it, as keys of labels are."""
-    says = (
+    sentence = (
         "must consist of alphanumeric characters, '-', '_' or '.', "
         "and must start and end with an alphanumeric character"
     )
     examples = ("MyName", "my.name", "123-abc")
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        error = _pattern_error(says, _QUALIFIED, *examples)
+        error = _pattern_error(sentence, _QUALIFIED, *examples)
         return [f"a qualified name {error} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
-    found = []
+    all_problems = []
     if slash:
         problems = subdomain_problems(prefix) if prefix else ["must be non-empty"]
-        found += [f"prefix part {problem}" for problem in problems]
+        all_problems += [f"prefix part {problem}" for problem in problems]
     if not name:
-        found.append("name part must be non-empty")
+        all_problems.append("name part must be non-empty")
     elif len(name.encode()) > 63:
-        found.append(f"name part {_too_long(63)}")
+        all_problems.append(f"name part {_too_long(63)}")
     if not re.fullmatch(_QUALIFIED, name):
-        found.append(f"name part {_pattern_error(says, _QUALIFIED, *examples)}")
-    return found
+        all_problems.append(f"name part {_pattern_error(sentence, _QUALIFIED, *examples)}")
+    return all_problems
 
 
 def label_value_problems(text: str) -> list[str]:
     """Say why ``text`` is not the value of a label."""
-    found = [_too_long(63)] if len(text.encode()) > 63 else []
+    problems = [_too_long(63)] if len(text.encode()) > 63 else []
     if not re.fullmatch(_LABEL_VALUE, text):
-        says = (
+        sentence = (
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
             "and must start and end with an alphanumeric character"
         )
-        found.append(_pattern_error(says, _LABEL_VALUE, "MyValue", "my_value", "12345"))
-    return found
+        problems.append(_pattern_error(sentence, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return problems
 
 
 def config_key_problems(text: str) -> list[str]:
     """Say why ``text`` is not a key of a ConfigMap or Secret."""
-    found = [_too_long(253)] if len(text.encode()) > 253 else []
+    problems = [_too_long(253)] if len(text.encode()) > 253 else []
     if not re.fullmatch(_CONFIG_KEY, text):
-        says = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        found.append(_pattern_error(says, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+        sentence = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+        problems.append(_pattern_error(sentence, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
     if text in (".", ".."):
-        found.append(f"must not be '{text}'")
+        problems.append(f"must not be '{text}'")
     elif text.startswith(".."):
-        found.append("must not start with '..'")
-    return found
+        problems.append("must not start with '..'")
+    return problems
 
 
 def variable_problems(text: str) -> list[str]:
     """Say why ``text`` is not the name of an environment variable."""
     if not text:
         return ["environment variable name must be non-empty"]
-    says = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-    return [] if re.fullmatch(_NAME_OF_VARIABLE, text) else [says]
+    sentence = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+    return [] if re.fullmatch(_NAME_OF_VARIABLE, text) else [sentence]
 
 
 def mask_dash(prefix: str) -> str:

@@ -16,7 +16,7 @@ _DROPPED = object()
 
 
 def has_fraction(value: Any, node: Node | None) -> bool:
-    """Whether a whole-number field at ``node`` and below holds a float."""
+    """Return whether a whole-number field at ``node`` and below holds a float."""
     if node is None:
         return False
     if isinstance(value, dict):

@@ -35,7 +35,7 @@ class _Place:
     holder: _Place | None = None
 
     def is_unchanged(self) -> bool:
-        """Whether an update leaves the value as it was."""
+        """Return whether an update leaves the value as it was."""
         known = self if self.old is not ABSENT else self.holder
         return known is not None and is_same(known.value, known.old)
 
@@ -46,20 +46,20 @@ class _Place:
 
 def judge(ruled: Ruled | None, obj: Any, old: Any = ABSENT) -> Judgement:
     """Return what the rules say against ``obj``; rules with oldSelf are judged where there is an old value."""
-    found = Judgement()
+    judgement = Judgement()
     if ruled is not None:
-        found.has_fractions = has_fraction(obj, ruled.node)
-        _judge(ruled, _Place(obj, "", old), found)
-    return found
+        judgement.has_fractions = has_fraction(obj, ruled.node)
+        _judge(ruled, _Place(obj, "", old), judgement)
+    return judgement
 
 
-def _judge(ruled: Ruled, place: _Place, found: Judgement) -> None:
+def _judge(ruled: Ruled, place: _Place, judgement: Judgement) -> None:
     if place.value is None:
         return
     if ruled.rules:
-        _judge_rules(ruled, place, found)
+        _judge_rules(ruled, place, judgement)
     for inner, within in _inner_places(ruled, place):
-        _judge(inner, within, found)
+        _judge(inner, within, judgement)
 
 
 def _inner_places(ruled: Ruled, place: _Place) -> Iterator[tuple[Ruled, _Place]]:
@@ -76,19 +76,19 @@ def _inner_places(ruled: Ruled, place: _Place) -> Iterator[tuple[Ruled, _Place]]
             yield ruled.items, place.inner(item, f"{path}[{index}]", old)
 
 
-def _judge_rules(ruled: Ruled, place: _Place, found: Judgement) -> None:
+def _judge_rules(ruled: Ruled, place: _Place, judgement: Judgement) -> None:
     value, names = place.value, {"self": place.value}
     has_old = place.old is not ABSENT and place.old is not None
     if has_old and any(rule.uses_old for rule in ruled.rules):
         names["oldSelf"] = _in_order(place.old, value, ruled.node)
-    outcome = _judge_of(names, ruled.node if found.has_fractions else None)
+    outcome = _judge_of(names, ruled.node if judgement.has_fractions else None)
     for rule in ruled.rules:
         if has_old or not rule.uses_old:
             try:
                 if not outcome(rule.text):
-                    _report(rule, ruled, place, names, found)
+                    _report(rule, ruled, place, names, judgement)
             except EvaluationError as error:
-                found.failures.append(FieldFailure(INVALID, place.path, ruled.kind, _of_error(error, rule)))
+                judgement.failures.append(FieldFailure(INVALID, place.path, ruled.kind, _of_error(error, rule)))
 
 
 def _judge_of(names: dict[str, Any], node: Node | None) -> Callable[[str], bool]:
@@ -114,17 +114,17 @@ def _agreed(text: str, several: list[Any]) -> bool:
     return outcomes.pop()
 
 
-def _report(rule: CelRule, ruled: Ruled, place: _Place, names: dict[str, Any], found: Judgement) -> None:
+def _report(rule: CelRule, ruled: Ruled, place: _Place, names: dict[str, Any], judgement: Judgement) -> None:
     at = f"{place.path}{rule.at}".removeprefix(".")
     detail = "" if rule.reason == DUPLICATE else _message(rule, names)
     is_warning = not rule.uses_old and place.is_unchanged()
-    (found.warnings if is_warning else found.failures).append(FieldFailure(rule.reason, at, ruled.kind, detail))
+    (judgement.warnings if is_warning else judgement.failures).append(FieldFailure(rule.reason, at, ruled.kind, detail))
 
 
 def _of_error(error: EvaluationError, rule: CelRule) -> str:
     if str(error) == "no such overload":
-        said = "call arguments did not match a supported operator, function or macro signature"
-        return f"'{error}': {said} for rule: {rule.title}"
+        cause = "call arguments did not match a supported operator, function or macro signature"
+        return f"'{error}': {cause} for rule: {rule.title}"
     return f"{error} evaluating rule: {rule.title}"
 
 
@@ -132,10 +132,10 @@ def _message(rule: CelRule, names: dict[str, Any]) -> str:
     if not rule.message_expression:
         return rule.message
     try:
-        said = evaluate(rule.message_expression, bind(names))
+        result = evaluate(rule.message_expression, bind(names))
     except EvaluationError:
         return rule.message
-    text = said.strip() if isinstance(said, str) else ""
+    text = result.strip() if isinstance(result, str) else ""
     fits = text and len(text.encode()) <= _MOST_OF_A_MESSAGE and "\n" not in text
     return text if fits else rule.message
 

@@ -63,7 +63,7 @@ def evaluate(expression: str, bound: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def is_text_valid(expression: str, text: str) -> bool:
-    """Whether a rule holds for a text; most columns of a table have a type that was judged before."""
+    """Return whether a rule holds for a text; most columns of a table have a type that was judged before."""
     return evaluate(expression, bind({"self": text})) is True
 
 
@@ -75,5 +75,5 @@ def _in_words(problem: str) -> str:
         return f"index out of bounds: {index[1]}"
     if "No matching overloads found" in problem:
         return "no such overload"
-    said = problem.partition(": ")[2] or problem
-    return _WORDS.get(said, said)
+    detail = problem.partition(": ")[2] or problem
+    return _WORDS.get(detail, detail)

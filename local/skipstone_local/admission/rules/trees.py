@@ -45,7 +45,7 @@ class Ruled:
 
     @property
     def kind(self) -> str:
-        """What failures show in place of the value."""
+        """Return the text that failures show in place of the value."""
         return self.node.types[0] if self.node.types else ""
 
 

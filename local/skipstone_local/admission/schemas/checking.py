@@ -32,25 +32,25 @@ def check(value: Any, node: Node, path: str = "", old: Any = ABSENT, under: str 
 
     Nothing is wrong with a part that equals its old value, which a schema of today may not allow.
     """
-    found = _check_null(node, path, under) if value is None else _check_value(value, node, path, old, under)
-    return [] if found and old is not ABSENT and is_same(value, old) else found
+    failures = _check_null(node, path, under) if value is None else _check_value(value, node, path, old, under)
+    return [] if failures and old is not ABSENT and is_same(value, old) else failures
 
 
 def _check_null(node: Node, path: str, under: str) -> Failures:
-    found = [] if node.nullable or not node.types else [_type_failure(path, under, ",".join(node.types), "null")]
-    return found + _check_enum(None, node, _at(path, under))
+    failures = [] if node.nullable or not node.types else [_type_failure(path, under, ",".join(node.types), "null")]
+    return failures + _check_enum(None, node, _at(path, under))
 
 
 def _check_value(value: Any, node: Node, path: str, old: Any, under: str) -> Failures:
-    found = _check_type(value, node, path, under)
+    failures = _check_type(value, node, path, under)
     if isinstance(value, str):
-        found += _check_text(value, node, path, under)
+        failures += _check_text(value, node, path, under)
     elif isinstance(value, list):
-        found += _check_list(value, node, path, old, under)
+        failures += _check_list(value, node, path, old, under)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        found += _check_number(value, node.number, path, under)
-    found += _check_enum(value, node, _at(path, under))
-    return found + (_check_object(value, node, path, old, under) if isinstance(value, dict) else [])
+        failures += _check_number(value, node.number, path, under)
+    failures += _check_enum(value, node, _at(path, under))
+    return failures + (_check_object(value, node, path, old, under) if isinstance(value, dict) else [])
 
 
 def _at(path: str, under: str) -> str:
@@ -76,7 +76,7 @@ def _check_type(value: Any, node: Node, path: str, under: str) -> Failures:
 
 
 def is_whole(number: float) -> bool:
-    """Whether Kubernetes' OpenAPI library takes a float for an integer, which it does when the fraction is small."""
+    """Return whether Kubernetes' OpenAPI library takes a float for an integer: its fraction is small."""
     if number.is_integer() or number < 0:
         return number.is_integer() and abs(number) <= _EXACT
     below = float(int(number))
@@ -96,19 +96,19 @@ def _type_of(value: Any) -> tuple[str, str]:
 
 
 def _check_text(text: str, node: Node, path: str, under: str) -> Failures:
-    found: Failures = []
+    failures: Failures = []
     low, high, at = node.length.low, node.length.high, _at(path, under)
     if high is not None and len(text) > high:
-        found.append(too_long(at, int(high)))
+        failures.append(too_long(at, int(high)))
     elif low is not None and len(text) < low:
-        found.append(FieldFailure(INVALID, at, text, f"{path} in body should be at least {low} chars long"))
+        failures.append(FieldFailure(INVALID, at, text, f"{path} in body should be at least {low} chars long"))
     if node.format == "date-time" and not is_time(text):
-        found.append(_type_failure(path, under, node.format, text))
-    return found
+        failures.append(_type_failure(path, under, node.format, text))
+    return failures
 
 
 def is_time(text: str) -> bool:
-    """Whether ``text`` is a date and a time with a zone, as Kubernetes' OpenAPI library sees it."""
+    """Return whether ``text`` is a date and a time with a zone, as Kubernetes' OpenAPI library sees it."""
     date, *rest = text.lower().split("t")
     match = _TIME.fullmatch(rest[0]) if rest else None
     try:
@@ -124,25 +124,25 @@ def _check_number(value: Count, bounds: Bounds, path: str, under: str) -> Failur
         broken.append(("greater", bounds.low))
     if bounds.high is not None and value > bounds.high:
         broken.append(("less", bounds.high))
-    found: Failures = []
+    failures: Failures = []
     for word, limit in broken:
         shown = print_value(float(limit) if isinstance(value, float) else int(limit))
         detail = f"{path} in body should be {word} than or equal to {shown}"
-        found.append(FieldFailure(INVALID, _at(path, under), value, detail))
-    return found
+        failures.append(FieldFailure(INVALID, _at(path, under), value, detail))
+    return failures
 
 
 def _check_list(items: list[Any], node: Node, path: str, old: Any, under: str) -> Failures:
-    found: Failures = []
+    failures: Failures = []
     if node.items is not None:
         for index, (item, before) in enumerate(zip(items, old_items(old, items, node), strict=True)):
-            found += check(item, node.items, f"{path}[{index}]", before, under)
+            failures += check(item, node.items, f"{path}[{index}]", before, under)
     low, high, at = node.size.low, node.size.high, _at(path, under)
     if low is not None and len(items) < low:
-        found.append(FieldFailure(INVALID, at, len(items), f"{path} in body should have at least {low} items"))
+        failures.append(FieldFailure(INVALID, at, len(items), f"{path} in body should have at least {low} items"))
     if high is not None and len(items) > high:
-        found.append(too_many(at, len(items), int(high)))
-    return found
+        failures.append(too_many(at, len(items), int(high)))
+    return failures
 
 
 def _check_enum(value: Any, node: Node, at: str) -> Failures:
@@ -158,18 +158,18 @@ def _is_enumerated(value: Any, allowed: Any) -> bool:
 
 
 def _check_object(value: dict[str, Any], node: Node, path: str, old: Any, under: str) -> Failures:
-    found: Failures = []
+    failures: Failures = []
     low, high, at = node.width.low, node.width.high, _at(path, under)
     if low is not None and len(value) < low:
         detail = f"{path} in body should have at least {low} properties"
-        found.append(FieldFailure(INVALID, at, len(value), detail))
+        failures.append(FieldFailure(INVALID, at, len(value), detail))
     if high is not None and len(value) > high:
-        found.append(too_many(at, len(value), int(high)))
+        failures.append(too_many(at, len(value), int(high)))
     if node.additional is not None:
         for name in [name for name in value if name not in node.properties]:
-            found += check(value[name], node.additional, f"{path}.{name}", old_entry(old, name), under)
+            failures += check(value[name], node.additional, f"{path}.{name}", old_entry(old, name), under)
     for name, inner in node.properties.items():
         if name in value:
-            found += check(value[name], inner, f"{path}.{name}" if path else name, old_entry(old, name), under)
+            failures += check(value[name], inner, f"{path}.{name}" if path else name, old_entry(old, name), under)
     missing = (name for name in node.required if name not in value)
-    return found + [FieldFailure(REQUIRED, _at(f"{path}.{name}" if path else name, under)) for name in missing]
+    return failures + [FieldFailure(REQUIRED, _at(f"{path}.{name}" if path else name, under)) for name in missing]

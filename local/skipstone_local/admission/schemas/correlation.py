@@ -35,7 +35,7 @@ def identity(item: Any, node: Node) -> str:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Whether both are equal, types of numbers included: 1, 1.0 and true differ."""
+    """Return whether both are equal, types of numbers included: 1, 1.0 and true differ."""
     if type(value) is not type(other):
         return False
     if isinstance(value, dict):

@@ -13,10 +13,10 @@ def find_duplicates(value: Any, node: Node, path: str = "") -> Failures:
     """Return a failure for the second of each item of a set, or key of a map, at ``path`` and below."""
     if not node.has_keys:
         return []
-    found = _of_list(value, node, path) if isinstance(value, list) else []
+    failures = _of_list(value, node, path) if isinstance(value, list) else []
     for item, inner, at in _parts(value, node, path):
-        found += find_duplicates(item, inner, at)
-    return found
+        failures += find_duplicates(item, inner, at)
+    return failures
 
 
 def _parts(value: Any, node: Node, path: str) -> Iterator[tuple[Any, Node, str]]:
@@ -47,13 +47,13 @@ def _of_list(items: list[Any], node: Node, path: str) -> Failures:
 
 def _second_ones(items: list[Any]) -> list[int]:
     seen: dict[Any, int] = {}
-    found = []
+    indexes = []
     for index, item in enumerate(items):
         mark = _mark(item)
         seen[mark] = seen.get(mark, 0) + 1
         if seen[mark] == 2:
-            found.append(index)
-    return found
+            indexes.append(index)
+    return indexes
 
 
 def _mark(value: Any) -> Any:

@@ -33,8 +33,8 @@ def description_lines(obj: JsonObject, events: Sequence[JsonObject], now: dateti
 
 
 def _mapping(obj: JsonObject, *path: str) -> dict[str, str]:
-    found = field_of(obj, *path)
-    return {name: str(found[name]) for name in sorted(found)} if isinstance(found, dict) else {}
+    mapping = field_of(obj, *path)
+    return {name: str(mapping[name]) for name in sorted(mapping)} if isinstance(mapping, dict) else {}
 
 
 def _labels(labels: Mapping[str, str]) -> list[Line]:

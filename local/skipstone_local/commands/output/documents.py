@@ -31,7 +31,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def as_document(objects: Sequence[JsonObject], *, listed: bool) -> JsonObject:
     """One object as it is, several, or those of a list, as a List."""
-    plain = [_without_managed_fields(one) for one in objects]
+    plain = [_without_managed_fields(obj) for obj in objects]
     if not listed:
         return plain[0]
     return {"apiVersion": "v1", "kind": "List", "items": plain, "metadata": {"resourceVersion": ""}}
@@ -47,6 +47,6 @@ def to_json(document: JsonObject) -> str:
     return json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _without_managed_fields(found: JsonObject) -> JsonObject:
-    metadata = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
-    return {**found, "metadata": metadata}
+def _without_managed_fields(obj: JsonObject) -> JsonObject:
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}

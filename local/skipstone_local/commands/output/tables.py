@@ -18,7 +18,7 @@ _BREAK = re.compile(r"[\f\n\r]")
 
 @dataclass(frozen=True)
 class TableStyle:
-    """What a table shows beside its columns.
+    """Parts of a table beside its columns.
 
     ``wide``: columns of lower priority too; ``namespaces``: a column for them; ``kinds``: names with their kind before.
     """
@@ -35,7 +35,7 @@ def table_lines(table: JsonObject, resource: Resource, style: TableStyle) -> lis
     rows = entries_of(table, "rows")
     if not rows:
         return []
-    shown = [place for place, one in enumerate(definitions) if style.wide or not number_of(one, "priority")]
+    shown = [place for place, column in enumerate(definitions) if style.wide or not number_of(column, "priority")]
     lines = [[text_of(definitions[place], "name").upper() for place in shown]] if style.headers else []
     if style.namespaces and resource.is_namespaced and style.headers:
         lines[0].insert(0, "NAMESPACE")
@@ -49,7 +49,7 @@ def _row(
 ) -> list[str]:
     cells = row.get("cells") or []
     texts = [_cell(cells[place]) if place < len(cells) else "" for place in shown]
-    named = next((place for place, one in enumerate(definitions) if text_of(one, "format") == "name"), None)
+    named = next((place for place, column in enumerate(definitions) if text_of(column, "format") == "name"), None)
     if style.kinds and named in shown:
         texts[shown.index(named)] = f"{resource.full_name}/{texts[shown.index(named)]}"
     if style.namespaces and resource.is_namespaced:
@@ -64,5 +64,5 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
-    found = _BREAK.search(text)
-    return f"{text[: found.start()]}..." if found else text
+    match = _BREAK.search(text)
+    return f"{text[: match.start()]}..." if match else text

@@ -67,7 +67,7 @@ class DataPlane:
         return {PYTHON: self.python}
 
     def command(self, container: JsonObject) -> list[str]:
-        """What to start for ``container``. Raises CannotMake for what is not run here."""
+        """Return the command for ``container``. Raises CannotMake for one that is not run here."""
         arguments = [str(argument) for argument in container.get("args") or ()]
         if container.get("command") or len(arguments) != 2 or arguments[0] != APP or not _KIND.fullmatch(arguments[1]):
             raise CannotMake(
@@ -119,7 +119,7 @@ class DataPlane:
         return conf
 
     def _find_jars(self, variables: Mapping[str, str]) -> tuple[Path, ...]:
-        """What Spark needs to read the sources of a run that may need it."""
+        """Return the jars with which Spark reads the sources of a run that may need it."""
         request = Path(variables.get("SKIPSTONE_REQUEST", ""))
         if self.jars is None or SUBMIT_ARGUMENTS not in variables or not request.is_file():
             return ()
@@ -137,8 +137,8 @@ class DataPlane:
 def _find_spark(python: str) -> str:
     """The folder of the PySpark that ``python`` has, without importing it; empty if it has none."""
     if python == sys.executable:
-        found = find_spec("pyspark")
-        return str(Path(found.origin).parent) if found is not None and found.origin else ""
+        spec = find_spec("pyspark")
+        return str(Path(spec.origin).parent) if spec is not None and spec.origin else ""
     return subprocess.run([python, "-P", "-c", _FIND_SPARK], capture_output=True, text=True, check=False).stdout
 
 

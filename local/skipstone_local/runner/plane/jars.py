@@ -101,9 +101,9 @@ class JarCache:
         try:
             with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
                 content = answer.read()
-            found = hashlib.sha256(content).hexdigest()
-            if found != jar.sha256:
-                raise OSError(f"its SHA-256 is {found}, not {jar.sha256}")
+            digest = hashlib.sha256(content).hexdigest()
+            if digest != jar.sha256:
+                raise OSError(f"its SHA-256 is {digest}, not {jar.sha256}")
             self._keep(jar, content)
         except (OSError, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError):

@@ -33,12 +33,12 @@ def trust(bundle: Path, folder: Path, environment: Mapping[str, str]) -> dict[st
     folder.mkdir(exist_ok=True)
     together = folder / "ca.pem"
     together.write_bytes(b"\n".join([_read_system(environment), *certificates, b""]))
-    told = {"SSL_CERT_FILE": str(together), "REQUESTS_CA_BUNDLE": str(together)}
+    variables = {"SSL_CERT_FILE": str(together), "REQUESTS_CA_BUNDLE": str(together)}
     store = _make_store(bundle, certificates, folder, environment)
     if store is None:
-        return told
+        return variables
     options = f'{environment.get("JAVA_TOOL_OPTIONS", "")} "-Djavax.net.ssl.trustStore={store}"'
-    return told | {"JAVA_TOOL_OPTIONS": options.strip()}
+    return variables | {"JAVA_TOOL_OPTIONS": options.strip()}
 
 
 def _read_system(environment: Mapping[str, str]) -> bytes:

@@ -34,9 +34,9 @@ class Refusal(Exception):
 
 def build_status(status: str, message: str = "", **more: object) -> JsonObject:
     """A Status object; ``more``: reason, details, code."""
-    said = {"message": message} if message else {}
+    optional = {"message": message} if message else {}
     kept = {name: value for name, value in more.items() if value not in ("", None, {})}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, **said, **kept}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status, **optional, **kept}
 
 
 def details_of(kind: ServedKind, name: str, **more: object) -> JsonObject:
@@ -82,7 +82,7 @@ def bad_request(message: str) -> Refusal:
 
 
 def expired(message: str) -> Refusal:
-    """What is asked for was forgotten: list again."""
+    """Return the refusal of a version that was forgotten: list again."""
     return Refusal(410, "Expired", message)
 
 
@@ -99,8 +99,8 @@ def no_such_resource() -> Refusal:
 def unknown_media(accepted: Iterable[str]) -> Refusal:
     """The body has a type that is not read."""
     types = ", ".join(accepted)
-    said = f"the body of the request was in an unknown format - accepted media types include: {types}"
-    return Refusal(415, "UnsupportedMediaType", said)
+    text = f"the body of the request was in an unknown format - accepted media types include: {types}"
+    return Refusal(415, "UnsupportedMediaType", text)
 
 
 def too_large() -> Refusal:

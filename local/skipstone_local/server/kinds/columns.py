@@ -43,7 +43,7 @@ class Column:
         }
 
     def cell(self, obj: JsonObject, now: datetime) -> Cell:
-        """What is printed of an object."""
+        """Return the printed cell of an object."""
         try:
             value = self.read(obj)
         except (AttributeError, KeyError, TypeError, ValueError):

@@ -25,8 +25,8 @@ def to_stored(kind: ServedKind, obj: JsonObject) -> JsonObject:
     """The object as the store has it: an Event in the form of the core group."""
     if kind.plural != "events" or kind.group != GROUP:
         return obj
-    said = obj.get("apiVersion") or kind.api_version
-    return {**_renamed(obj, NAMES), "apiVersion": "v1" if said == kind.api_version else said}
+    api_version = obj.get("apiVersion") or kind.api_version
+    return {**_renamed(obj, NAMES), "apiVersion": "v1" if api_version == kind.api_version else api_version}
 
 
 def to_served(kind: ServedKind, obj: JsonObject) -> JsonObject:

@@ -51,17 +51,17 @@ class ServedKind:
 
     @property
     def resource(self) -> str:
-        """What the store files its objects under. Events are the same objects in both groups."""
+        """Return the name of the kind in the store. Events are the same objects in both groups."""
         return "events" if self.plural == "events" else self.qualified
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a kind of Skipstone."""
+        """Return whether it is a kind of Skipstone."""
         return self.group == GROUP
 
     @property
     def has_status(self) -> bool:
-        """Whether its status is written by requests of their own."""
+        """Return whether its status is written by requests of their own."""
         return "status" in self.subresources
 
 
@@ -167,11 +167,11 @@ class Catalog:
 
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Versions by group, core left out."""
-        found: dict[str, tuple[str, ...]] = {}
+        versions: dict[str, tuple[str, ...]] = {}
         for kind in self.kinds:
-            if kind.group and kind.version not in found.get(kind.group, ()):
-                found[kind.group] = (*found.get(kind.group, ()), kind.version)
-        return found
+            if kind.group and kind.version not in versions.get(kind.group, ()):
+                versions[kind.group] = (*versions.get(kind.group, ()), kind.version)
+        return versions
 
     def within(self, group: str, version: str) -> tuple[ServedKind, ...]:
         """The kinds of a version of a group."""

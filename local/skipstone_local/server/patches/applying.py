@@ -27,7 +27,7 @@ from skipstone_local.store import JsonObject
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyRequest:
-    """What a manager applies. ``force``: take fields from other managers."""
+    """The apply of a manager. ``force``: take fields from other managers."""
 
     kind: ServedKind
     obj: JsonObject
@@ -62,8 +62,8 @@ def apply(live: JsonObject | None, applied: ApplyRequest) -> JsonObject:
 
 
 def _is_mine(entry: JsonObject, applied: ApplyRequest) -> bool:
-    said = entry.get("manager"), entry.get("operation"), entry.get("subresource", "")
-    return said == (applied.manager, "Apply", applied.subresource)
+    manager = entry.get("manager"), entry.get("operation"), entry.get("subresource", "")
+    return manager == (applied.manager, "Apply", applied.subresource)
 
 
 def _entry(applied: ApplyRequest, fields: FieldSet, before: list[JsonObject]) -> JsonObject:

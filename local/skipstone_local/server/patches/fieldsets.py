@@ -67,7 +67,7 @@ def remove_path(fields: FieldSet, path: tuple[str, ...]) -> None:
 
 
 def holds(fields: FieldSet, path: tuple[str, ...]) -> bool:
-    """Whether a set has a path, or something below it or above it."""
+    """Return whether a set has a path, or something below it or above it."""
     inner: FieldSet = fields
     for name in path:
         if name not in inner:

@@ -30,7 +30,7 @@ METADATA = frozenset({"finalizers", "ownerReferences"})
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of a value: its schema if the kind has one, and the name of the field that it is in."""
+    """The shape of a value: its schema if the kind has one, and the name of its field."""
 
     schema: JsonObject
     name: str = ""
@@ -51,7 +51,7 @@ class Shape:
         return Shape(items if isinstance(items, dict) else {}, "")
 
     def keys(self, items: list[object]) -> tuple[str, ...]:
-        """The fields that tell items of a list apart; none for a list that is no map."""
+        """The fields that tell items of a list apart; none for a list that is not a map."""
         if self.schema:
             is_map = self.schema.get("x-kubernetes-list-type") == "map"
             return tuple(self.schema.get("x-kubernetes-list-map-keys", ())) if is_map else ()
@@ -64,17 +64,17 @@ class Shape:
 
     @property
     def is_set(self) -> bool:
-        """Whether a list holds each value once, in no order that matters."""
+        """Return whether a list holds each value once, in no order that matters."""
         return self.schema.get("x-kubernetes-list-type") == "set" if self.schema else self.name in SETS
 
     @property
     def is_atomic(self) -> bool:
-        """Whether a map is replaced whole."""
+        """Return whether a map is replaced whole."""
         return self.schema.get("x-kubernetes-map-type") == "atomic"
 
 
 def key_of(item: object, keys: tuple[str, ...]) -> tuple[object, ...] | None:
-    """What tells an item apart, None for one without all of the fields; a port without protocol is TCP."""
+    """Return the key of an item, None if it lacks one of the fields; a port without protocol is TCP."""
     if not isinstance(item, dict) or not all(key in item for key in keys):
         return None
     return tuple(item[key] for key in keys)

@@ -43,7 +43,7 @@ class NoSuchPath(Exception):
 
 @dataclass(frozen=True)
 class ApiTarget:
-    """What a path names: a collection (no ``name``), an object or one of its subresources."""
+    """The target of a path: a collection (no ``name``), an object or one of its subresources."""
 
     kind: ServedKind
     namespace: str = ""
@@ -74,22 +74,22 @@ class ApiCall:
 
     @property
     def is_watch(self) -> bool:
-        """Whether it asks for a watch."""
+        """Return whether it asks for a watch."""
         return self.method == "GET" and not self.target.subresource and self.flag("watch")
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is to be stored, as a parameter says or options of a deletion. Raises Refusal."""
-        said = [self.query["dryRun"]] if self.query.get("dryRun") else []
+        """Return whether nothing is to be stored, as a parameter says or options of a deletion. Raises Refusal."""
+        values = [self.query["dryRun"]] if self.query.get("dryRun") else []
         if self.method == "DELETE":
             asked = self.options().get("dryRun") or []
-            said += asked if isinstance(asked, list) else [asked]
-        if unknown := [value for value in said if value != "All"]:
+            values += asked if isinstance(asked, list) else [asked]
+        if unknown := [value for value in values if value != "All"]:
             raise bad_request(f'invalid dryRun: "{unknown[0]}" is not All')
-        return bool(said)
+        return bool(values)
 
     def flag(self, name: str) -> bool:
-        """Whether a parameter is true."""
+        """Return whether a parameter is true."""
         return self.query.get(name, "") in TRUE
 
     def number(self, name: str) -> int | None:
@@ -103,7 +103,7 @@ class ApiCall:
 
     @property
     def selection(self) -> SelectedBy:
-        """What is selected of the collection. Raises Refusal."""
+        """Return the selection of the collection. Raises Refusal."""
         selectable = (*ALWAYS_SELECTABLE, *self.kind.selectable)
         terms = parse_fields(self.query.get("fieldSelector", ""), selectable)
         fields = [replace(term, path=stored_path(self.kind, term.path)) for term in terms]
@@ -134,10 +134,10 @@ class ApiCall:
 
 def read_object(body: bytes, *, is_yaml: bool = False) -> JsonObject:
     """The JSON or YAML object in a body. Raises Refusal."""
-    found = read_value(body, is_yaml=is_yaml)
-    if not isinstance(found, dict):
+    value = read_value(body, is_yaml=is_yaml)
+    if not isinstance(value, dict):
         raise bad_request("the body of the request is not an object")
-    return found
+    return value
 
 
 def read_map(obj: JsonObject, name: str) -> JsonObject:
@@ -175,7 +175,7 @@ def _finite(text: str) -> float:
 
 
 def read_target(path: str, catalog: Catalog) -> ApiTarget:
-    """What a path below /api or /apis names. Raises NoSuchPath, Refusal."""
+    """Return the target of a path below /api or /apis. Raises NoSuchPath, Refusal."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]

@@ -90,19 +90,19 @@ def read_message(body: bytes) -> JsonObject:
 
 
 def _message(data: bytes, name: str) -> JsonObject:
-    found: JsonObject = {}
+    message: JsonObject = {}
     for number, value in _pieces(data):
         field = MESSAGES[name].get(number)
         if field is None:
             continue
         if field.shape == "map" and isinstance(value, bytes):
             key, inner = _entry(value, field.type)
-            found.setdefault(field.name, {})[key] = inner
+            message.setdefault(field.name, {})[key] = inner
         elif field.shape == "many":
-            found.setdefault(field.name, []).append(_value(value, field.type))
+            message.setdefault(field.name, []).append(_value(value, field.type))
         else:
-            found[field.name] = _value(value, field.type)
-    return found
+            message[field.name] = _value(value, field.type)
+    return message
 
 
 def _entry(data: bytes, type_: str) -> tuple[str, object]:

@@ -26,7 +26,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it."""
+        """Return whether labels meet it."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -55,19 +55,19 @@ class FieldTerm:
     equal: bool
 
     def matches(self, obj: JsonObject) -> bool:
-        """Whether an object meets it; a field that is missing is empty."""
+        """Return whether an object meets it; a field that is missing is empty."""
         return (field_text(obj, self.path) == self.value) is self.equal
 
 
 @dataclass(frozen=True)
 class SelectedBy:
-    """What is selected of a collection."""
+    """A selection of a collection."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
 
     def matches(self, obj: JsonObject) -> bool:
-        """Whether an object is selected."""
+        """Return whether an object is selected."""
         labels = obj["metadata"].get("labels") or {}
         return all(each.matches(labels) for each in self.labels) and all(each.matches(obj) for each in self.fields)
 
@@ -86,13 +86,13 @@ def parse_fields(text: str, selectable: Collection[str]) -> tuple[FieldTerm, ...
     """The terms of a field selector. Raises Refusal for one that cannot be parsed or selected by."""
     terms = []
     for part in (part for part in re.split(r"(?<!\\),", text) if part):
-        found = FIELD_TERM.fullmatch(part)
-        if found is None:
+        match = FIELD_TERM.fullmatch(part)
+        if match is None:
             raise bad_request(f"invalid selector: {text!r}; can't understand {part!r}")
-        if found["path"] not in selectable:
-            raise bad_request(f"field label not supported: {found['path']}")
-        value = re.sub(r"\\([\\,=])", r"\1", found["value"])
-        terms.append(FieldTerm(found["path"], value, equal=found["operator"] != "!="))
+        if match["path"] not in selectable:
+            raise bad_request(f"field label not supported: {match['path']}")
+        value = re.sub(r"\\([\\,=])", r"\1", match["value"])
+        terms.append(FieldTerm(match["path"], value, equal=match["operator"] != "!="))
     return tuple(terms)
 
 
@@ -112,11 +112,11 @@ class _Tokens:
         self.pieces: list[str] = []
         at, end = 0, len(text.rstrip())
         while at < end:
-            found = TOKEN.match(text, at)
-            if found is None:
+            match = TOKEN.match(text, at)
+            if match is None:
                 raise self.refusal(text[at:])
-            self.pieces.append(found["token"])
-            at = found.end()
+            self.pieces.append(match["token"])
+            at = match.end()
 
     def refusal(self, what: str) -> Exception:
         return bad_request(f"unable to parse requirement: found '{what}' in the selector {self.text!r}")

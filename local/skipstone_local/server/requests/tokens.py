@@ -28,8 +28,8 @@ class Identity:
 
 def issue(secret: str, identity: Identity) -> str:
     """A token that says who its holder is, sealed with the server's own."""
-    said = base64.urlsafe_b64encode(json.dumps(asdict(identity), sort_keys=True).encode()).decode()
-    return f"{PREFIX}{said}.{_seal(secret, said)}"
+    payload = base64.urlsafe_b64encode(json.dumps(asdict(identity), sort_keys=True).encode()).decode()
+    return f"{PREFIX}{payload}.{_seal(secret, payload)}"
 
 
 def read_authorization(secret: str, header: str) -> Identity:
@@ -40,10 +40,10 @@ def read_authorization(secret: str, header: str) -> Identity:
         raise unauthorized()
     if hmac.compare_digest(given.encode(), secret.encode()):
         return Identity(OWNER)
-    said, _, seal = given.removeprefix(PREFIX).partition(".")
-    if not given.startswith(PREFIX) or not hmac.compare_digest(seal.encode(), _seal(secret, said).encode()):
+    payload, _, seal = given.removeprefix(PREFIX).partition(".")
+    if not given.startswith(PREFIX) or not hmac.compare_digest(seal.encode(), _seal(secret, payload).encode()):
         raise unauthorized()
-    return Identity(**json.loads(base64.urlsafe_b64decode(said)))
+    return Identity(**json.loads(base64.urlsafe_b64decode(payload)))
 
 
 def check_reach(identity: Identity, method: str, target: ApiTarget | None) -> None:
@@ -56,5 +56,5 @@ def check_reach(identity: Identity, method: str, target: ApiTarget | None) -> No
         raise Refusal(403, "Forbidden", f"{identity.user} may get and patch the pod {identity.pod} only")
 
 
-def _seal(secret: str, said: str) -> str:
-    return hmac.new(secret.encode(), said.encode(), hashlib.sha256).hexdigest()
+def _seal(secret: str, payload: str) -> str:
+    return hmac.new(secret.encode(), payload.encode(), hashlib.sha256).hexdigest()

@@ -47,11 +47,11 @@ def check_namespace(session: ApiSession, kind: ServedKind, namespace: str, name:
     """Raise Refusal when nothing can be created in a namespace: it is missing, or being deleted."""
     if not kind.namespaced:
         return
-    found = session.get(ObjectPlace("namespaces", "", namespace))
-    if found is None:
+    obj = session.get(ObjectPlace("namespaces", "", namespace))
+    if obj is None:
         namespaces = session.catalog.of_resource("namespaces")
         raise not_found(namespaces, namespace)
-    if found["metadata"].get("deletionTimestamp"):
+    if obj["metadata"].get("deletionTimestamp"):
         cause = {
             "reason": "NamespaceTerminating",
             "message": f"namespace {namespace} is being terminated",

@@ -85,7 +85,7 @@ def _finalizers(obj: JsonObject) -> list[str]:
 
 
 def _waits(obj: JsonObject) -> bool:
-    """Whether something still has to be done before the object goes."""
+    """Return whether something still has to be done before the object goes."""
     return bool(_finalizers(obj)) or bool(obj["metadata"].get("deletionGracePeriodSeconds"))
 
 
@@ -183,8 +183,8 @@ def _let_dependents_go(session: ApiSession, kind: ServedKind, obj: JsonObject) -
 
 
 def _is_blocked(session: ApiSession, uid: str) -> bool:
-    dependents = [found for place in session.transaction.dependents(uid) if (found := session.get(place))]
-    references = [each for found in dependents for each in found["metadata"].get("ownerReferences") or ()]
+    dependents = [dependent for place in session.transaction.dependents(uid) if (dependent := session.get(place))]
+    references = [each for dependent in dependents for each in dependent["metadata"].get("ownerReferences") or ()]
     return any(each.get("blockOwnerDeletion") for each in references if each.get("uid") == uid)
 
 
@@ -211,10 +211,10 @@ def empty_namespace(session: ApiSession, namespace: str) -> None:
 
 def _end_namespace(session: ApiSession, namespace: str) -> None:
     place = ObjectPlace("namespaces", "", namespace)
-    found = session.get(place)
-    if found is None or not found["metadata"].get("deletionTimestamp"):
+    obj = session.get(place)
+    if obj is None or not obj["metadata"].get("deletionTimestamp"):
         return
-    if not session.transaction.places_in(namespace) and not _finalizers(found):
+    if not session.transaction.places_in(namespace) and not _finalizers(obj):
         session.transaction.remove(place)
-        for dependent in session.transaction.dependents(found["metadata"]["uid"]):
+        for dependent in session.transaction.dependents(obj["metadata"]["uid"]):
             release(session, dependent)

@@ -26,12 +26,12 @@ LONGEST_PREFIX = 58
 def check_identity(target: ApiTarget, obj: JsonObject) -> JsonObject:
     """The object with apiVersion, kind, name and namespace as the path says. Raises Refusal when it says otherwise."""
     kind = target.kind
-    said = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.name
+    given = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.name
     if kind.is_ours and not (obj.get("apiVersion") and obj.get("kind")):
         raise bad_request("Object 'Kind' is missing in the body of the request")
-    if said != (kind.api_version, kind.name):
+    if given != (kind.api_version, kind.name):
         raise bad_request(
-            f"the API version or the kind in the data ({said[0]}, Kind={said[1]}) does not match the expected one "
+            f"the API version or the kind in the data ({given[0]}, Kind={given[1]}) does not match the expected one "
             f"({kind.api_version}, Kind={kind.name})"
         )
     metadata = read_map(obj, "metadata")

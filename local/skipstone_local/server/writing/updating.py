@@ -21,10 +21,10 @@ STRICT_KINDS = ("Lease",)
 
 def find(session: ApiSession, target: ApiTarget) -> JsonObject:
     """The object that a path names. Raises Refusal."""
-    found = session.get(target.place)
-    if found is None:
+    obj = session.get(target.place)
+    if obj is None:
         raise not_found(target.kind, target.name)
-    return found
+    return obj
 
 
 def replace(
@@ -91,7 +91,7 @@ def _without_status(kind: ServedKind, old: JsonObject, new: JsonObject) -> JsonO
 
 
 def _counted(kind: ServedKind, obj: JsonObject) -> JsonObject:
-    """What a generation is of: everything but metadata and status; of kinds of Kubernetes the spec."""
+    """Return the part that a generation counts: all but metadata and status; of kinds of Kubernetes the spec."""
     if kind.is_ours:
         return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
     return {"spec": obj.get("spec")}

@@ -68,8 +68,8 @@ class ConfirmPolicy(Policy[JobStatus]):
 
     def retrying(self) -> Judgement | None:
         """What is said in place of a pass that failed; what the last confirm run said stays."""
-        said = find(self.status().conditions, PROGRESSING)
-        if said is None or said.status is not ConditionStatus.UNKNOWN:
+        progressing = find(self.status().conditions, PROGRESSING)
+        if progressing is None or progressing.status is not ConditionStatus.UNKNOWN:
             return None
         message = f"confirm run {self.confirm.attempts} did not answer; another follows"
         return holds(PROGRESSING, Reason.OUTCOME_UNKNOWN, message)
@@ -108,8 +108,8 @@ class ConfirmPolicy(Policy[JobStatus]):
     def show(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
         """Whatever the run does, the job is being confirmed."""
         known = progress.reason is Reason.OUTCOME_UNKNOWN
-        said = progress if known else as_phase(progress, Reason.CONFIRMING, "confirming whether a commit landed")
-        return written(self.world, status, said)
+        shown = progress if known else as_phase(progress, Reason.CONFIRMING, "confirming whether a commit landed")
+        return written(self.world, status, shown)
 
     def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
         """Complete, Failed, or asked again."""
@@ -132,9 +132,9 @@ class ConfirmPolicy(Policy[JobStatus]):
 
     def _ask_again(self, current: CurrentRun, verdict: Verdict) -> Step:
         asking = replace(self.confirm, next_time=self.after(current, verdict).retry_time)
-        said = f"confirm run {asking.attempts} did not answer ({verdict.reason}: {verdict.message}); another follows"
+        message = f"confirm run {asking.attempts} did not answer ({verdict.reason}: {verdict.message}); another follows"
         status = replace(self.with_run(None), confirm=asking)
-        return or_rest(at_work(self.world, status, Reason.OUTCOME_UNKNOWN, said), 0.0)
+        return or_rest(at_work(self.world, status, Reason.OUTCOME_UNKNOWN, message), 0.0)
 
 
 def plan_confirm(world: JobWorld) -> RunPlan | str:

@@ -60,7 +60,7 @@ def refused(world: JobWorld, refusal: Refused) -> Step:
 
 
 def is_confirming(world: JobWorld) -> bool:
-    """Whether a confirm run is due or running, and no attempt follows."""
+    """Return whether a confirm run is due or running, and no attempt follows."""
     status = world.job.status
     return status.confirm is not None if status.current_run is None else status.current_run.kind is RunKind.CONFIRM
 
@@ -71,8 +71,8 @@ def decide_finished(world: JobWorld) -> Step:
     leftover = next((pod for pod in children.pods if pod.live and not pod.deleting), None)
     if leftover is not None:
         return delete_pod(leftover)
-    if not is_end_told(world) and (told := tell_end(world)) is not None:
-        return told
+    if not is_end_told(world) and (end := tell_end(world)) is not None:
+        return end
     if (step := trim(children, (), keep=world.kept)) is not None:
         return step
     ttl, ended = job.spec.ttl_seconds_after_finished, seconds_since(job.status.completion_time, world.setting.now)
@@ -88,7 +88,7 @@ def decide_finished(world: JobWorld) -> Step:
 
 
 def is_end_told(world: JobWorld) -> bool:
-    """Whether tools that know no kind see the end: of the present spec, which may change still, and as Stalled."""
+    """Return whether tools that know no kind see the end: of the present spec, which may still change, as Stalled."""
     status = world.job.status
     stalled = is_true(status.conditions, STALLED) == is_true(status.conditions, FAILED)
     return stalled and status.observed_generation == world.job.meta.generation

@@ -26,7 +26,7 @@ from skipstone_operator.worlds.worlds import JobWorld
 
 
 def is_only_pod(current: CurrentRun, pod: PodFacts | None) -> bool:
-    """Whether this pod followed its intent at once, so that no other one can have come and gone unseen before it."""
+    """Return whether this pod followed its intent at once, so that no other can have come and gone unseen before."""
     return pod is not None and pod.created is not None and is_prompt(current, pod.created)
 
 

@@ -27,7 +27,7 @@ def find_block(world: JobWorld) -> Finding | None:
 
 
 def find_foreign_owner(world: JobWorld) -> Finding | None:
-    """Whether the Table is another one than the job began on: there the job's commit would not be found."""
+    """Return a finding if the job began on another Table: there the job's commit would not be found."""
     status, table = world.job.status, world.place.table
     if table is None or not status.launched or status.table_uid in ("", table.meta.uid):
         return None
@@ -56,9 +56,9 @@ def find_warehouse_block(world: JobWorld) -> Finding | None:
 
 
 def find_location_block(world: JobWorld) -> Finding | None:
-    """Whether the job reads from a location that its Warehouse does not have."""
+    """Return a finding if the job reads from a location that its Warehouse does not have."""
     warehouse, name = world.place.warehouse, world.job.spec.source.location
-    if warehouse is None or not name or any(one.name == name for one in warehouse.spec.source_locations):
+    if warehouse is None or not name or any(location.name == name for location in warehouse.spec.source_locations):
         return None
     message = (
         f"spec.source.location: Warehouse {warehouse.meta.name!r} has no source location {name!r}; add it to its "

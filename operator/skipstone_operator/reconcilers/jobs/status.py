@@ -36,7 +36,7 @@ from skipstone_operator.worlds.worlds import JobWorld
 
 
 def is_finished(status: JobStatus) -> bool:
-    """Whether the job is Complete or Failed: nothing is started for it any more."""
+    """Return whether the job is Complete or Failed: nothing is started for it any more."""
     return is_true(status.conditions, COMPLETE) or is_true(status.conditions, FAILED)
 
 
@@ -53,8 +53,8 @@ def waiting(world: JobWorld, status: JobStatus, reason: Reason, message: str) ->
 def written(world: JobWorld, status: JobStatus, progress: Judgement) -> PutStatus | None:
     """The status of a job that has not ended, if anything changed."""
     judgements = (fails(COMPLETE, progress.reason), fails(FAILED, progress.reason), progress)
-    told = replace(_marked(world, status), reason=progress.reason.value)
-    return put_status(world.job, judged(told, world.job, judgements, world.setting.now))
+    marked = replace(_marked(world, status), reason=progress.reason.value)
+    return put_status(world.job, judged(marked, world.job, judgements, world.setting.now))
 
 
 def _marked(world: JobWorld, status: JobStatus) -> JobStatus:
@@ -67,16 +67,16 @@ def _marked(world: JobWorld, status: JobStatus) -> JobStatus:
 def completed(world: JobWorld, status: JobStatus, verdict: Verdict) -> PutStatus | None:
     """The commit is in the table, or a dry run knows what it would be."""
     report = verdict.report
-    said = _with_report(status, report) if report is not None else status
-    if isinstance(said, MergeJobStatus):
-        said = replace(said, indexes_behind=indexes_behind(world))
+    reported = _with_report(status, report) if report is not None else status
+    if isinstance(reported, MergeJobStatus):
+        reported = replace(reported, indexes_behind=indexes_behind(world))
     summary = verdict.message or Reason.COMMITTED.doc
     judgements = (
         holds(COMPLETE, verdict.reason, summary),
         fails(FAILED, verdict.reason),
         fails(PROGRESSING, Reason.IDLE),
     )
-    return _finished(world, said, judgements, verdict.reason)
+    return _finished(world, reported, judgements, verdict.reason)
 
 
 def failed(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:

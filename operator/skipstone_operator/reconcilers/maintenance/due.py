@@ -88,7 +88,9 @@ def configured(policy: MaintenancePolicy) -> tuple[MaintenanceStep, ...]:
 
 def last_looks(world: TableWorld, status: TableStatus) -> dict[MaintenanceStep, float]:
     """When each step was last done, in seconds since 1970."""
-    ends = ((one.step, past_time(one.time, world.setting.now)) for one in status.last_maintenance if one.done)
+    ends = (
+        (result.step, past_time(result.time, world.setting.now)) for result in status.last_maintenance if result.done
+    )
     return {step: moment.timestamp() for step, moment in ends if moment is not None}
 
 
@@ -100,8 +102,8 @@ def find_hold(world: TableWorld, policy: MaintenancePolicy) -> str:
 
 
 def _holds(jobs: Iterable[JobWorld], older_than: int) -> Iterator[str]:
-    for one in jobs:
-        job, status = one.job, one.job.status
+    for job_world in jobs:
+        job, status = job_world.job, job_world.job.status
         if is_finished(status) or is_dry_run(job):
             continue
         who = f"{job.kind} {job.meta.name}"
@@ -116,7 +118,7 @@ def _holds(jobs: Iterable[JobWorld], older_than: int) -> Iterator[str]:
 
 def unfinished(world: TableWorld) -> tuple[str, ...]:
     """Uids of the resources whose runs may still commit to the table or to its indexes."""
-    jobs = (one.job.meta.uid for one in world.jobs if not is_finished(one.job.status))
+    jobs = (job_world.job.meta.uid for job_world in world.jobs if not is_finished(job_world.job.status))
     return tuple(sorted((*jobs, *(index.meta.uid for index in world.place.indexes))))
 
 

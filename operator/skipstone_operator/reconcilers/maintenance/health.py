@@ -21,21 +21,21 @@ _LATEST_MS = 253_000_000_000_000
 
 def show(health: TableHealth, time: datetime) -> Health:
     """What ``status.health`` says of counts that a run made of a head that it read at ``time``."""
-    told = encode(health)
-    moments = {name: _moment(told.pop(key, None)) for key, name in _MOMENTS.items()}
+    fields = encode(health)
+    moments = {name: _moment(fields.pop(key, None)) for key, name in _MOMENTS.items()}
     # A map with more entries than the schema takes would make the API server refuse the whole status.
     ages = dict(sorted(health.bytes_by_age.items())[:16])
-    return decode(Health, {**told, **moments, "bytesByAge": ages, "time": format_time(time)})
+    return decode(Health, {**fields, **moments, "bytesByAge": ages, "time": format_time(time)})
 
 
 def count(shown: Health | None) -> TableHealth | None:
     """The counts behind ``status.health``, its moments to the second."""
     if shown is None:
         return None
-    told = encode(shown)
-    told.pop("time", None)
-    moments = {key: _milliseconds(told.pop(name, None)) for key, name in _MOMENTS.items()}
-    return decode(TableHealth, {**told, **moments})
+    fields = encode(shown)
+    fields.pop("time", None)
+    moments = {key: _milliseconds(fields.pop(name, None)) for key, name in _MOMENTS.items()}
+    return decode(TableHealth, {**fields, **moments})
 
 
 def _moment(milliseconds: int | None) -> str | None:

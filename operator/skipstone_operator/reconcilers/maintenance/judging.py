@@ -44,12 +44,12 @@ def _find_failure(status: TableStatus) -> str | None:
         return None
     if last.result is not RunResult.SUCCEEDED:
         return f"the last maintain run ended with {last.reason}: {last.message}"
-    failed = (one for one in status.last_maintenance if one.run == last.id and is_failed(one))
-    return next((f"{one.step} ended with {one.reason}: {one.message}" for one in failed), None)
+    failed = (step for step in status.last_maintenance if step.run == last.id and is_failed(step))
+    return next((f"{step.step} ended with {step.reason}: {step.message}" for step in failed), None)
 
 
 def is_failed(result: StepResult) -> bool:
-    """Whether the step ended otherwise than by giving way."""
+    """Return whether the step ended otherwise than by giving way."""
     return not result.done and result.reason not in _WAITS
 
 

@@ -32,7 +32,7 @@ def find_steps(verdict: Verdict, pod: PodFacts | None) -> tuple[StepReport, ...]
 
 
 def made_progress(steps: Iterable[StepReport]) -> bool:
-    """Whether the run did something that is not done again."""
+    """Return whether the run did something that is not done again."""
     return any(step.counts.get(name, 0) > 0 for step in steps for name in PROGRESS)
 
 
@@ -40,10 +40,10 @@ def with_steps(
     status: TableStatus, current: CurrentRun, verdict: Verdict, steps: tuple[StepReport, ...], now: datetime
 ) -> TableStatus:
     """``status`` with what became of each step that the maintain run was asked for."""
-    told = {step.step: _told(step, current, now) for step in steps}
-    silent = {step: _unreported(current, verdict, now, step) for step in status.maintain_steps if step not in told}
-    known = {one.step: one for one in status.last_maintenance}
-    results = {**known, **silent, **told}
+    reported = {step.step: _reported_result(step, current, now) for step in steps}
+    silent = {step: _unreported(current, verdict, now, step) for step in status.maintain_steps if step not in reported}
+    known = {result.step: result for result in status.last_maintenance}
+    results = {**known, **silent, **reported}
     answered = status.maintain_request if verdict.ending is not Ending.LOST else ""
     return replace(
         status,
@@ -54,7 +54,7 @@ def with_steps(
     )
 
 
-def _told(step: StepReport, current: CurrentRun, now: datetime) -> StepResult:
+def _reported_result(step: StepReport, current: CurrentRun, now: datetime) -> StepResult:
     return StepResult(
         step=step.step,
         time=format_time(now),

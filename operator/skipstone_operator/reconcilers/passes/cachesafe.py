@@ -52,7 +52,7 @@ def is_cache_safe(step: Step) -> bool:
 
 
 def _goes_back(old: Raw, new: Raw) -> bool:
-    """Whether the pod of the run shows less than the status knew of it already."""
+    """Return whether the pod of the run shows less than the status knew of it already."""
     before, after = _part(old, "currentRun"), _part(new, "currentRun")
     if not before or before.get("id") != after.get("id"):
         return False
@@ -61,8 +61,8 @@ def _goes_back(old: Raw, new: Raw) -> bool:
 
 
 def _progressing(status: Raw) -> object:
-    found: Iterable[object] = status.get("conditions") or ()
-    conditions = [each for each in found if isinstance(each, Mapping)]
+    listed: Iterable[object] = status.get("conditions") or ()
+    conditions = [each for each in listed if isinstance(each, Mapping)]
     return next((each.get("reason") for each in conditions if each.get("type") == PROGRESSING), None)
 
 
@@ -86,11 +86,11 @@ def _counts(step: PutStatus, old: Raw) -> bool:
     new = step.status
     writer = _part(new, "writer").get("uid")
     stays = writer is None or writer == _part(old, "writer").get("uid")
-    told = changes(old, new) <= SHOWN | COUNTED | {"writer"}
-    return step.object.get("kind") == TABLE.name and stays and told and promises(new) == promises(old)
+    is_shown = changes(old, new) <= SHOWN | COUNTED | {"writer"}
+    return step.object.get("kind") == TABLE.name and stays and is_shown and promises(new) == promises(old)
 
 
 def _part(of: Raw, name: str) -> Raw:
     # Users write statuses too.
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = of.get(name)
+    return part if isinstance(part, Mapping) else {}

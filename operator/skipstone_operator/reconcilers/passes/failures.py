@@ -70,8 +70,8 @@ def find_failure(error: Exception) -> Finding:
         return Finding(Reason.INVALID_SPEC, f"{error}: correct the field, or run the release that knows it")
     if isinstance(error, AccessDenied):
         return Finding(Reason.INTERNAL_ERROR, f"the operator may not read what it needs; bind its Role: {error}")
-    said = " ".join(str(error).split())
-    message = f"the operator failed at this resource and tries again: {type(error).__name__}: {said}"
+    text = " ".join(str(error).split())
+    message = f"the operator failed at this resource and tries again: {type(error).__name__}: {text}"
     return Finding(Reason.INTERNAL_ERROR, f"{message}; the operator's log tells more")
 
 
@@ -85,8 +85,8 @@ def tell(raw: Raw, finding: Finding, now: datetime) -> Step:
     types = (PROGRESSING,) if is_job else (READY, PROGRESSING)
     ended = is_job and any(is_true(old, type_) for type_ in (COMPLETE, FAILED))
     # A message may differ each time; writing it each time would wake this resource each time.
-    told = all(_is_told(find(old, type_), finding, generation) for type_ in types)
-    if ended or told:
+    is_shown = all(_has_finding(find(old, type_), finding, generation) for type_ in types)
+    if ended or is_shown:
         return Rest(requeue=Requeue(POLL))
     new = lay_conditions(
         old, (unknown(type_, finding.reason, finding.message) for type_ in types), generation=generation, now=now
@@ -99,9 +99,9 @@ def tell(raw: Raw, finding: Finding, now: datetime) -> Step:
     )
 
 
-def _read_conditions(found: object) -> tuple[Condition, ...]:
+def _read_conditions(value: object) -> tuple[Condition, ...]:
     kept: list[Condition] = []
-    for each in found if isinstance(found, list) else ():
+    for each in value if isinstance(value, list) else ():
         try:
             kept.append(salvage(Condition, each))
         except ContractViolation:
@@ -109,7 +109,7 @@ def _read_conditions(found: object) -> tuple[Condition, ...]:
     return tuple(kept)
 
 
-def _is_told(condition: Condition | None, finding: Finding, generation: int) -> bool:
+def _has_finding(condition: Condition | None, finding: Finding, generation: int) -> bool:
     return condition is not None and (condition.reason, condition.observed_generation, condition.status) == (
         finding.reason.value,
         generation,
@@ -136,11 +136,11 @@ async def tell_failure(key: Key, ports: Ports, error: Exception) -> None:
 
 
 async def _tell_all(concerned: Iterable[JsonObject], ports: Ports, finding: Finding) -> None:
-    told = 0
+    written = 0
     for raw in concerned:
         step = tell(raw, finding, ports.clock.now())
-        if isinstance(step, PutStatus) and told < MAX_TOLD:
-            told += 1
+        if isinstance(step, PutStatus) and written < MAX_TOLD:
+            written += 1
             await _write(step, ports)
 
 
@@ -158,8 +158,8 @@ async def _write(step: PutStatus, ports: Ports) -> None:
 async def _concerned(key: Key, ports: Ports) -> Iterable[JsonObject]:
     if key.kind not in KINDS:
         return ()
-    found = await ports.kube.get(key.kind, key.namespace, key.name)
-    concerned = [] if found is None else [found]
+    obj = await ports.kube.get(key.kind, key.namespace, key.name)
+    concerned = [] if obj is None else [obj]
     if key.kind == TABLE.name:
         for kind in JOBS:
             concerned += await ports.kube.list(kind, key.namespace, fields={TABLE_FIELD: key.name})

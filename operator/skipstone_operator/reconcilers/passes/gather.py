@@ -94,8 +94,8 @@ class Reader:
 
     async def list_of_table(self, kind: Kind[S, T], table: str) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
         """All jobs or indexes of one kind that name this Table, and those of them that cannot be read."""
-        found = await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table})
-        return _read_all(kind, found, self.memory)
+        objects = await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table})
+        return _read_all(kind, objects, self.memory)
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse that has one."""
@@ -109,7 +109,11 @@ class Reader:
 
     async def list_location_claims(self, warehouse: WarehouseSubject) -> tuple[LocationClaim, ...]:
         """The claims that source locations of a Warehouse name."""
-        named = [(one.name, one.pvc.claim_name) for one in warehouse.spec.source_locations if one.pvc is not None]
+        named = [
+            (location.name, location.pvc.claim_name)
+            for location in warehouse.spec.source_locations
+            if location.pvc is not None
+        ]
         return tuple([LocationClaim(name, claim, await self.find_claim(claim)) for name, claim in named])
 
     async def list_children(self, selector: dict[str, str]) -> Children:
@@ -161,8 +165,8 @@ class Reader:
         if warehouse.spec.planning is None and warehouse.status.planning is None:
             return ServerFacts()
         name = server_name(warehouse.meta.name)
-        found = {kind: await self.kube.get(kind, self.namespace, name) for kind in PLANNING_KINDS}
-        return ServerFacts(objects={k: ServerObject(raw) for k, raw in found.items() if raw is not None}, key=key)
+        objects = {kind: await self.kube.get(kind, self.namespace, name) for kind in PLANNING_KINDS}
+        return ServerFacts(objects={k: ServerObject(raw) for k, raw in objects.items() if raw is not None}, key=key)
 
     async def _list_executors(self, run_id: str) -> tuple[PodFacts, ...]:
         selector = {labels.APP_SELECTOR_LABEL: run_id, labels.ROLE_LABEL: labels.EXECUTOR_ROLE}
@@ -174,11 +178,11 @@ def _read_one(kind: Kind[S, T], raw: Raw, memory: Memory) -> Subject[S, T]:
 
 
 def _read_all(
-    kind: Kind[S, T], found: Iterable[JsonObject], memory: Memory
+    kind: Kind[S, T], objects: Iterable[JsonObject], memory: Memory
 ) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
     subjects: list[Subject[S, T]] = []
     unreadable: list[Unreadable] = []
-    for raw in found:
+    for raw in objects:
         try:
             subjects.append(_read_one(kind, raw, memory))
         except ContractViolation as error:
@@ -204,7 +208,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     observers = await near.list_observers(place.warehouse)
     run = await reader.read_run(table.status.current_run, table.meta.uid)
     maintain = await reader.read_run(table.status.maintain_run, table.meta.uid)
-    told = _with_run((*children.pods, *observers, *await _list_orphaned_pods(table, place, ports)), run)
+    pods = _with_run((*children.pods, *observers, *await _list_orphaned_pods(table, place, ports)), run)
     return TableWorld(
         key=key,
         setting=setting,
@@ -214,7 +218,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         run=run,
         maintain=maintain,
         children=_owned(children, table.meta.uid),
-        pods=_with_run(told, maintain),
+        pods=_with_run(pods, maintain),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports, near),
         unreadable=unreadable,
     )
@@ -314,7 +318,7 @@ async def _read_warehouses(
     reader: Reader, tables: Iterable[TableSubject], known: Mapping[Key, WarehouseSubject]
 ) -> dict[Key, WarehouseSubject]:
     """The Warehouses of ``tables``, as far as they are not known and can be read."""
-    found: dict[Key, WarehouseSubject] = {}
+    by_key: dict[Key, WarehouseSubject] = {}
     for name in sorted({table.spec.warehouse_ref.name for table in tables}):
         key = Key(WAREHOUSE.name, reader.namespace, name)
         if key in known:
@@ -324,8 +328,8 @@ async def _read_warehouses(
         except ContractViolation:
             continue
         if subject is not None:
-            found[key] = subject
-    return found
+            by_key[key] = subject
+    return by_key
 
 
 async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
@@ -342,7 +346,7 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
         place = replace(place, warehouse=warehouse, claim=await reader.get_claim(warehouse))
     owned = await reader.list_owned(index.meta.uid)
     uid = table.meta.uid if table is not None else index.status.table_uid
-    told = await reader.list_pods({labels.TABLE_UID_LABEL: uid}) if uid else ()
+    pods = await reader.list_pods({labels.TABLE_UID_LABEL: uid}) if uid else ()
     run = await reader.read_run(index.status.current_run, index.meta.uid)
     return IndexWorld(
         index=index,
@@ -350,7 +354,7 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
         place=place,
         run=run,
         children=owned,
-        pods=_with_run((*told, *await reader.list_observers(place.warehouse)), run),
+        pods=_with_run((*pods, *await reader.list_observers(place.warehouse)), run),
     )
 
 
@@ -395,14 +399,14 @@ async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE, key.name)
     if schedule is None:
         return None
-    found = await ports.kube.list(MERGE_JOB.name, key.namespace)
-    own, unreadable = _read_all(MERGE_JOB, (raw for raw in found if _is_owned(raw, schedule.meta.uid)), ports.memory)
+    jobs = await ports.kube.list(MERGE_JOB.name, key.namespace)
+    own, unreadable = _read_all(MERGE_JOB, (raw for raw in jobs if _is_owned(raw, schedule.meta.uid)), ports.memory)
     names = {job.meta.name for job in own} | {str(each.raw["metadata"]["name"]) for each in unreadable}
     return ScheduleWorld(
         schedule=schedule,
         setting=reader.setting,
         jobs=own,
-        taken=frozenset({str(raw["metadata"]["name"]) for raw in found} - names),
+        taken=frozenset({str(raw["metadata"]["name"]) for raw in jobs} - names),
     )
 
 

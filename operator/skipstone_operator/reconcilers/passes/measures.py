@@ -38,8 +38,8 @@ def publish_measures(obj: Raw, status: Raw, meter: Meter) -> None:
 
 
 def _is_complete(status: Raw) -> bool:
-    found = status.get("conditions") or ()
-    return any(each.get("type") == COMPLETE and each.get("status") == "True" for each in found)
+    conditions = status.get("conditions") or ()
+    return any(each.get("type") == COMPLETE and each.get("status") == "True" for each in conditions)
 
 
 def _count(status: Raw) -> dict[str, int]:
@@ -55,7 +55,7 @@ def _count(status: Raw) -> dict[str, int]:
         "rowsWaiting": int(rows.get("waiting") or 0),
         "rowsUnmatchedDeletes": int(rows.get("unmatchedDeletes") or 0),
         "rowsUnmatchedUpdates": int(rows.get("unmatchedUpdates") or 0),
-        "valuesIgnored": sum(int(one.get("rows") or 0) for one in _listed(status, "unusedColumns")),
+        "valuesIgnored": sum(int(column.get("rows") or 0) for column in _listed(status, "unusedColumns")),
         "filesTotal": total,
         "filesPruned": total - int(files.get("candidate") or 0),
     }
@@ -69,19 +69,19 @@ def _maintained(before: Raw, after: Raw, meter: Meter) -> None:
 
 
 def _listed(of: Raw, name: str) -> list[Raw]:
-    found = of.get(name)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
+    entries = of.get(name)
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list | tuple) else []
 
 
 def _results(status: Raw) -> dict[str, Raw]:
-    found = status.get("lastMaintenance") or ()
-    return {str(one.get("step")): one for one in found if isinstance(one, Mapping)}
+    results = status.get("lastMaintenance") or ()
+    return {str(result.get("step")): result for result in results if isinstance(result, Mapping)}
 
 
 def _part(of: Raw, name: str) -> Raw:
     # Users write statuses too.
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = of.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _run_finished(current: Raw, before: Raw, after: Raw, meter: Meter) -> None:

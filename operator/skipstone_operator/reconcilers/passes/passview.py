@@ -32,8 +32,8 @@ class _Query:
     fields: frozenset[tuple[str, str]]
 
     def selects(self, obj: JsonObject) -> bool:
-        found = obj["metadata"].get("labels") or {}
-        by_labels = all(found.get(name) == value for name, value in self.labels)
+        object_labels = obj["metadata"].get("labels") or {}
+        by_labels = all(object_labels.get(name) == value for name, value in self.labels)
         return by_labels and all(_value(obj, path) == value for path, value in self.fields)
 
 
@@ -50,11 +50,11 @@ class PassView:
         """The object as this pass knows it, or None."""
         place = (kind, namespace, name)
         if place not in self._found:
-            found = await self.kube.get(kind, namespace, name)
-            self._found[place] = found
-            if found is not None:
+            obj = await self.kube.get(kind, namespace, name)
+            self._found[place] = obj
+            if obj is not None:
                 # A LIST that was read before may show a pod running that this one shows ended.
-                self._list_again(kind, found)
+                self._list_again(kind, obj)
         return self._found[place]
 
     async def list(
@@ -75,7 +75,7 @@ class PassView:
         return self._listed[query]
 
     async def is_terminating(self, namespace: str) -> bool:
-        """Whether ``namespace`` is being deleted, or gone."""
+        """Return whether ``namespace`` is being deleted, or gone."""
         return await self.kube.is_terminating(namespace)
 
     async def create(self, obj: JsonObject) -> CreateAnswer:
@@ -122,19 +122,19 @@ class PassView:
 
     def _list_again(self, kind: str, obj: JsonObject) -> None:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-        for query, found in self._listed.items():
+        for query, listed in self._listed.items():
             if (query.kind, query.namespace) == (kind, namespace):
-                others = [each for each in found if each["metadata"]["name"] != name]
+                others = [each for each in listed if each["metadata"]["name"] != name]
                 now = [*others, obj] if query.selects(obj) else others
                 self._listed[query] = tuple(sorted(now, key=lambda each: str(each["metadata"]["name"])))
 
     def _forget(self, kind: str, namespace: str) -> None:
         self._found = {place: obj for place, obj in self._found.items() if place[:2] != (kind, namespace)}
-        self._listed = {q: found for q, found in self._listed.items() if (q.kind, q.namespace) != (kind, namespace)}
+        self._listed = {q: listed for q, listed in self._listed.items() if (q.kind, q.namespace) != (kind, namespace)}
 
 
 def _value(obj: JsonObject, path: str) -> object:
-    found: object = obj
+    value: object = obj
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -109,14 +109,14 @@ async def _create_on(step: Create, ports: Ports) -> Requeue | Refused:
 
 
 async def _stands(grounds: Sequence[Raw], ports: Ports) -> bool:
-    """Whether the API server has the owner as the decision knows it, and the rest where that was read too long ago.
+    """Return whether the API server has the owner as the decision knows it, and the rest if it was read too long ago.
 
     Users suspend and delete an owner at any time; and a pass waits for as long as others hold the lock.
     """
     kube = ports.reading.kube if ports.reading is not None else ports.kube
     for known, names in zip(grounds, chain([WHOLE], repeat(DECLARED)), strict=False):
-        found = await kube.get(known["kind"], known["metadata"]["namespace"], known["metadata"]["name"])
-        if found is None or any(found["metadata"].get(name) != known["metadata"].get(name) for name in names):
+        current = await kube.get(known["kind"], known["metadata"]["namespace"], known["metadata"]["name"])
+        if current is None or any(current["metadata"].get(name) != known["metadata"].get(name) for name in names):
             return False
         if ports.reading is not None and ports.clock.now() <= ports.reading.begun + LATE:
             break

@@ -48,18 +48,18 @@ async def show(steps: Iterable[Step], ports: Ports) -> Shown:
 
 
 def is_saying(step: Step) -> bool:
-    """Whether the step does nothing but to say what is seen."""
+    """Return whether the step does nothing but to say what is seen."""
     return isinstance(step, PutStatus) and only_shows(step)
 
 
 def only_shows(step: PutStatus) -> bool:
-    """Whether the status says what is seen and changes nothing that a decision is built on."""
+    """Return whether the status says what is seen and changes nothing that a decision is built on."""
     old: Raw = step.object.get("status") or {}
     return changes(old, step.status) <= SHOWN and promises(step.status) <= promises(old)
 
 
 def takes_back(step: Step) -> bool:
-    """Whether the step is a status that no longer says what others rely on."""
+    """Return whether the step is a status that no longer says what others rely on."""
     return isinstance(step, PutStatus) and not promises(step.object.get("status") or {}) <= promises(step.status)
 
 
@@ -71,7 +71,7 @@ def changes(old: Raw, new: Raw) -> set[str]:
 
 def promises(status: Raw) -> set[tuple[str, object]]:
     """What others rely on: conditions that hold, and the generation for which they do."""
-    found: Iterable[object] = status.get("conditions") or ()
-    conditions = [each for each in found if isinstance(each, Mapping)]
+    listed: Iterable[object] = status.get("conditions") or ()
+    conditions = [each for each in listed if isinstance(each, Mapping)]
     holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - UNPROMISED
     return {(type_, status.get("observedGeneration")) for type_ in holding}

@@ -31,16 +31,16 @@ async def let_go(key: Key, ports: Ports, denied: AccessDenied) -> Requeue:
 
     Raises ``denied`` again in every other case: a Role that is not bound is for an administrator to see.
     """
-    found = await ports.kube.get(key.kind, key.namespace, key.name)
-    if found is None:
+    obj = await ports.kube.get(key.kind, key.namespace, key.name)
+    if obj is None:
         return Requeue.never()
-    finalizers = found["metadata"].get("finalizers", [])
+    finalizers = obj["metadata"].get("finalizers", [])
     if FINALIZER not in finalizers or not await ports.kube.is_terminating(key.namespace):
         raise denied
-    found["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
-    match await ports.kube.replace(found):
+    obj["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
+    match await ports.kube.replace(obj):
         case Updated():
-            await ports.events.publish(_record(found))
+            await ports.events.publish(_record(obj))
             return Requeue.never()
         case Conflict() | Gone():
             return Requeue.now()
@@ -48,8 +48,8 @@ async def let_go(key: Key, ports: Ports, denied: AccessDenied) -> Requeue:
             raise denied
 
 
-def _record(found: JsonObject) -> EventRecord:
-    metadata = found["metadata"]
-    regarding = {"apiVersion": found["apiVersion"], "kind": found["kind"]}
+def _record(obj: JsonObject) -> EventRecord:
+    metadata = obj["metadata"]
+    regarding = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
     regarding |= {field: metadata[field] for field in ("namespace", "name", "uid")}
     return EventRecord(regarding=regarding, type=EventType.WARNING, reason=Reason.DATA_RETAINED, note=NOTE)

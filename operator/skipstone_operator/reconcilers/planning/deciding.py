@@ -47,8 +47,8 @@ def decide_planning(world: WarehouseWorld, obstacle: Finding | None) -> Step:
     warehouse = world.warehouse
     if warehouse.spec.planning is None:
         return _remove(world)
-    if (found := obstacle or find_claim_obstacle(world.claim)) is not None:
-        return or_rest(tell(world, fails(PLANNING_READY, found.reason, found.message)), POLL)
+    if (finding := obstacle or find_claim_obstacle(world.claim)) is not None:
+        return or_rest(tell(world, fails(PLANNING_READY, finding.reason, finding.message)), POLL)
     if warehouse.status.planning is None:
         message = "the planning server is being made"
         return or_rest(tell(world, fails(PLANNING_READY, Reason.REPLICAS_PENDING, message)), POLL)
@@ -66,7 +66,7 @@ def refused(world: WarehouseWorld, step: Apply, refusal: Refused) -> Step:
 
 def _remove(world: WarehouseWorld) -> Step:
     """Delete what there is, the Deployment first; then forget it."""
-    own = [found for found in world.server.objects.values() if found.is_owned_by(world.warehouse.meta.uid)]
+    own = [obj for obj in world.server.objects.values() if obj.is_owned_by(world.warehouse.meta.uid)]
     return next(_deletes(reversed(own)), None) or or_rest(keep_silent(world), None)
 
 
@@ -84,27 +84,27 @@ def _next_write(world: WarehouseWorld, spec: PlanningSpec) -> Step | None:
         if (step := _write(world, manifest, beforehand)) is not None:
             return step
     kinds = {manifest["kind"] for manifest in wanted}
-    unwanted = (found for kind, found in world.server.objects.items() if kind not in kinds)
-    return next(_deletes(found for found in unwanted if found.is_owned_by(world.warehouse.meta.uid)), None)
+    unwanted = (obj for kind, obj in world.server.objects.items() if kind not in kinds)
+    return next(_deletes(obj for obj in unwanted if obj.is_owned_by(world.warehouse.meta.uid)), None)
 
 
 def _write(world: WarehouseWorld, manifest: JsonObject, beforehand: tuple[JsonObject, ...]) -> Step | None:
-    found = world.server.objects.get(str(manifest["kind"]))
-    if found is None:
+    existing = world.server.objects.get(str(manifest["kind"]))
+    if existing is None:
         return Apply(object=manifest, beforehand=beforehand)
-    if found.deleting:
-        message = f"waiting until {found.kind} {found.name!r} is deleted"
+    if existing.deleting:
+        message = f"waiting until {existing.kind} {existing.name!r} is deleted"
         return or_rest(tell(world, fails(PLANNING_READY, Reason.REPLICAS_PENDING, message)), GOING_POLL)
-    if not found.is_owned_by(world.warehouse.meta.uid):
-        return or_rest(tell(world, judge_foreign_owner(found)), POLL)
-    if found.hash == manifest["metadata"]["annotations"][MANIFEST_HASH_ANNOTATION]:
+    if not existing.is_owned_by(world.warehouse.meta.uid):
+        return or_rest(tell(world, judge_foreign_owner(existing)), POLL)
+    if existing.hash == manifest["metadata"]["annotations"][MANIFEST_HASH_ANNOTATION]:
         return None
-    return Apply(object=_laid_over(manifest, found.raw), beforehand=beforehand)
+    return Apply(object=_laid_over(manifest, existing.raw), beforehand=beforehand)
 
 
-def _laid_over(manifest: JsonObject, found: Raw) -> JsonObject:
-    """``manifest`` as the next version of ``found``; labels and annotations of others stay."""
-    old, new = found["metadata"], manifest["metadata"]
+def _laid_over(manifest: JsonObject, existing: Raw) -> JsonObject:
+    """``manifest`` as the next version of ``existing``; labels and annotations of others stay."""
+    old, new = existing["metadata"], manifest["metadata"]
     kept = {name: old[name] for name in ("resourceVersion", "uid", "finalizers") if name in old}
     joined = {name: {**(old.get(name) or {}), **new[name]} for name in ("labels", "annotations")}
     return {**manifest, "metadata": {**new, **kept, **joined}}

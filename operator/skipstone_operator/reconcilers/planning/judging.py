@@ -45,8 +45,8 @@ def tell(world: WarehouseWorld, judgement: Judgement, retry_after: float | None 
         ready_replicas=rollout.ready if rollout is not None else 0,
         retry_time=None if retry_after is None else format_time(add_seconds(world.setting.now, retry_after)),
     )
-    told = judged(warehouse.status, warehouse, (judgement,), world.setting.now)
-    return put_status(warehouse, replace(told, planning=status))
+    judged_status = judged(warehouse.status, warehouse, (judgement,), world.setting.now)
+    return put_status(warehouse, replace(judged_status, planning=status))
 
 
 def keep_silent(world: WarehouseWorld) -> PutStatus | None:
@@ -60,10 +60,10 @@ def keep_silent(world: WarehouseWorld) -> PutStatus | None:
 
 def find_rollout(world: WarehouseWorld) -> Rollout | None:
     """How far the replicas are; None without a Deployment of this Warehouse."""
-    found = world.server.objects.get("Deployment")
-    if found is None or not found.is_owned_by(world.warehouse.meta.uid):
+    deployment = world.server.objects.get("Deployment")
+    if deployment is None or not deployment.is_owned_by(world.warehouse.meta.uid):
         return None
-    return read_rollout(found.raw)
+    return read_rollout(deployment.raw)
 
 
 def judge_rollout(world: WarehouseWorld) -> Judgement:
@@ -86,11 +86,11 @@ def judge_refusal(kind: str, name: str, refusal: Refused) -> Judgement:
     return fails(PLANNING_READY, reason, f"the API server refused {kind} {name!r}: {refusal.message}")
 
 
-def judge_foreign_owner(found: ServerObject) -> Judgement:
+def judge_foreign_owner(foreign: ServerObject) -> Judgement:
     """The condition when an object of the server's name belongs to somebody else."""
     message = (
-        f"{found.kind} {found.name!r} exists and does not belong to this Warehouse: delete it, or give the Warehouse "
-        "another name"
+        f"{foreign.kind} {foreign.name!r} exists and does not belong to this Warehouse: delete it, or give the "
+        "Warehouse another name"
     )
     return fails(PLANNING_READY, Reason.RESOURCE_CONFLICT, message)
 

@@ -34,11 +34,11 @@ def read_rollout(raw: Raw) -> Rollout:
     progress, failure = conditions.get("Progressing", {}), conditions.get("ReplicaFailure", {})
     is_late = is_current and progress.get("reason") == DEADLINE_EXCEEDED
     # Pods that cannot be created say more than that time ran out.
-    said = [str(each.get("message", "")) for each in (failure, progress if is_late else {}) if each]
+    messages = [str(each.get("message", "")) for each in (failure, progress if is_late else {}) if each]
     return Rollout(
         wanted=wanted,
         ready=counts["readyReplicas"],
         complete=is_current and set(counts.values()) == {wanted},
         failed=is_late,
-        trouble=next(filter(None, said), ""),
+        trouble=next(filter(None, messages), ""),
     )

@@ -54,12 +54,12 @@ def find_slots(plan: RunPlan) -> Slots | None:
 
 
 def is_stale(current: CurrentRun, plan: RunPlan) -> bool:
-    """Whether what the run depends on changed since its intent was written."""
+    """Return whether what the run depends on changed since its intent was written."""
     return current.inputs_hash != plan.inputs_hash
 
 
 def is_prompt(current: CurrentRun, moment: datetime) -> bool:
-    """Whether so little time passed since the intent that no pod of it can have come and gone while nobody looked."""
+    """Return whether the intent is so recent that no pod of it can have come and gone unseen."""
     passed = seconds_since(current.start_time, moment)
     return passed is not None and passed < PROMPT
 
@@ -128,7 +128,7 @@ def adopted_intent(pod: PodFacts, plan: RunPlan, now: str) -> CurrentRun:
 
 
 def is_awaited(finding: Finding) -> bool:
-    """Whether a run that cannot be created for this reason waits without a deadline: nothing is wrong with the run."""
+    """Return whether a run that cannot be created for this reason waits without a deadline: the run itself is fine."""
     return finding.reason in (Reason.WAITING_FOR_QUOTA, Reason.DRIVER_STUCK)
 
 

@@ -183,8 +183,8 @@ def decide_refused(policy: Policy[T], refusal: Refused) -> Step:
     if step is not None:
         return step
     finding = refusal_finding(refusal)
-    says = fails if is_awaited(finding) else holds
-    progress = says(PROGRESSING, finding.reason, finding.message)
+    judge = fails if is_awaited(finding) else holds
+    progress = judge(PROGRESSING, finding.reason, finding.message)
     return later(policy.show(policy.status(), progress), min(policy.setting.timing.quota_poll, policy.pause()))
 
 
@@ -193,8 +193,8 @@ def _wait(policy: Policy[T]) -> Step | None:
     delay = policy.record().wait(policy.setting.now)
     if delay == 0:
         return None
-    said = policy.retrying()
-    step = policy.show(policy.status(), said) if said is not None else None
+    judgement = policy.retrying()
+    step = policy.show(policy.status(), judgement) if judgement is not None else None
     return or_rest(step, earliest(delay, policy.look()))
 
 

@@ -19,7 +19,7 @@ SOURCES_ROOT, LOCATION_VARIABLES = "/skipstone-sources", "SKIPSTONE_LOCATION_"
 def build_warehouse_ref(warehouse: WarehouseSubject, locations: tuple[str, ...] = ()) -> WarehouseRef:
     """The Warehouse as a run that reads ``locations`` sees it."""
     catalog, bucket = warehouse.spec.catalog, bucket_of(warehouse.spec.storage)
-    read = (one for one in warehouse.spec.source_locations if one.name in locations)
+    read = (location for location in warehouse.spec.source_locations if location.name in locations)
     return WarehouseRef(
         name=warehouse.meta.name,
         locations=tuple(map(_location_ref, read)),

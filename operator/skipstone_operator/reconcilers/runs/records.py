@@ -186,8 +186,8 @@ def record_end(current: CurrentRun, verdict: Verdict, now: datetime) -> LastRun:
 
 def _bounded(report: JobReport | None, name: str) -> dict[str, int]:
     """A map of numbers in the report, at most as many as the schema takes."""
-    found: dict[str, int] = dict(getattr(report, name)) if report is not None else {}
-    return dict(sorted(found.items())[:32])
+    numbers: dict[str, int] = dict(getattr(report, name)) if report is not None else {}
+    return dict(sorted(numbers.items())[:32])
 
 
 def last_end(last: LastRun | None) -> str:

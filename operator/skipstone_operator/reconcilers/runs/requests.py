@@ -108,8 +108,8 @@ class RunPlan:
     def grounds(self) -> tuple[Raw, ...]:
         """What the decision to start the run rests on, the owner first."""
         claim = self.claim.raw if self.claim is not None else {}
-        found = (self.owner.raw, self.warehouse.raw, claim, self.table.raw if self.table is not None else {})
-        return tuple(raw for raw in found if raw)
+        objects = (self.owner.raw, self.warehouse.raw, claim, self.table.raw if self.table is not None else {})
+        return tuple(raw for raw in objects if raw)
 
     @property
     def inputs_hash(self) -> str:
@@ -175,7 +175,7 @@ def effective_warehouse(
     spec = encode(warehouse.spec)
     for unused in ("maxConcurrentRuns", "planning"):
         spec.pop(unused, None)
-    if read := [one for one in spec.pop("sourceLocations") if one["name"] in locations]:
+    if read := [location for location in spec.pop("sourceLocations") if location["name"] in locations]:
         spec["sourceLocations"] = read
     return {
         "uid": warehouse.meta.uid,
@@ -409,7 +409,7 @@ def plan_check_run(warehouse: WarehouseSubject, claim: ClaimFacts | None, settin
         inputs={"generation": warehouse.meta.generation},
         task={},
         deadline_seconds=int(setting.timing.service_run_deadline),
-        locations=tuple(one.name for one in warehouse.spec.source_locations),
+        locations=tuple(location.name for location in warehouse.spec.source_locations),
     )
 
 
@@ -429,7 +429,7 @@ def plan_observe_run(
 ) -> RunPlan:
     """The run that looks at all due tables of one Warehouse. Which ones is decided at launch: no hash over them."""
     observed = tuple(
-        ObservedTable(table=build_table_ref(one.table), indexes=build_index_refs(one.indexes)) for one in tables
+        ObservedTable(table=build_table_ref(due.table), indexes=build_index_refs(due.indexes)) for due in tables
     )
     return RunPlan(
         kind=RunKind.OBSERVE,

@@ -137,7 +137,7 @@ def _is_blocked(progress: Condition) -> bool:
 
 
 def _is_resting(progress: Condition, ready: Condition) -> bool:
-    """Whether nothing is waited for but what Ready tells of; a user who suspends wants it so."""
+    """Return whether nothing is waited for but what Ready tells of; a user who suspends wants it so."""
     return progress.reason in (Reason.IDLE, Reason.SUSPENDED, ready.reason)
 
 

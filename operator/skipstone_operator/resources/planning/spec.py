@@ -186,7 +186,7 @@ class PlanningSpec:
 
 
 def is_file_catalog(catalog: Any) -> bool:
-    """Whether the catalog is an SQLite file in the Warehouse's volume."""
+    """Return whether the catalog is an SQLite file in the Warehouse's volume."""
     return catalog.type == CatalogType.SQL and (not catalog.uri or catalog.uri.startswith("sqlite"))
 
 

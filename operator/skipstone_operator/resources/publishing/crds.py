@@ -92,13 +92,13 @@ def root_schema(kind: Kind[Any, Any]) -> Schema:
 
 
 def _column(column: PrinterColumn) -> Schema:
-    found: Schema = {
+    schema: Schema = {
         "name": column.name,
         "type": column.type,
         "jsonPath": column.path,
         "description": column.text,
     }
-    return {**found, "priority": 1} if column.wide else found
+    return {**schema, "priority": 1} if column.wide else schema
 
 
 def to_yaml(value: Schema) -> str:

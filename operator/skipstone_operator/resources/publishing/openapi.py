@@ -110,17 +110,17 @@ def _described(schema: Schema, doc: Doc, own: tuple[Rule, ...] = ()) -> Schema:
         bounds["pattern"] = doc.pattern
     pattern = (pattern_rule(doc.pattern, doc.help),) if doc.pattern and doc.help else ()
     rules = [rule_schema(rule) for rule in (*own, *pattern, *doc.rules) if rule.rule]
-    found = {"description": doc.text, **schema, **bounds}
+    described = {"description": doc.text, **schema, **bounds}
     if rules:
-        found["x-kubernetes-validations"] = rules
-    return found
+        described["x-kubernetes-validations"] = rules
+    return described
 
 
 def rule_schema(rule: Rule) -> Schema:
     """One rule as the API server wants it."""
-    found: Schema = {"rule": rule.rule, "message": rule.message}
+    schema: Schema = {"rule": rule.rule, "message": rule.message}
     if rule.field_path:
-        found["fieldPath"] = rule.field_path
+        schema["fieldPath"] = rule.field_path
     if rule.message_expression:
-        found["messageExpression"] = rule.message_expression
-    return found
+        schema["messageExpression"] = rule.message_expression
+    return schema

@@ -39,8 +39,8 @@ def find_violations(value: Any, path: str) -> Iterator[Violation]:
 @lru_cache(maxsize=64)
 def _docs(kind: type) -> tuple[tuple[str, Doc], ...]:
     hints = typing.get_type_hints(kind, include_extras=True)
-    found = ((field.name, hints[field.name]) for field in dataclasses.fields(kind))
-    return tuple((name, typing.get_args(hint)[1]) for name, hint in found if typing.get_origin(hint) is Annotated)
+    fields = ((field.name, hints[field.name]) for field in dataclasses.fields(kind))
+    return tuple((name, typing.get_args(hint)[1]) for name, hint in fields if typing.get_origin(hint) is Annotated)
 
 
 def _field_violations(value: Any, doc: Doc, path: str) -> Iterator[Violation]:

@@ -27,8 +27,8 @@ def _text(description: str, max_length: int) -> dict[str, Any]:
 
 
 def _list(description: str, items: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"type": "array", "description": description, "maxItems": _MAX, "items": items}
-    return {**found, "x-kubernetes-list-type": "atomic"}
+    schema = {"type": "array", "description": description, "maxItems": _MAX, "items": items}
+    return {**schema, "x-kubernetes-list-type": "atomic"}
 
 
 def _selector(description: str) -> dict[str, Any]:

@@ -27,10 +27,10 @@ MOST_CORES = 256.0
 
 def parse_bytes(text: str, unit: str = "b") -> int | None:
     """Bytes of ``512m``, ``2g``, ``2gb`` or, as Kubernetes writes them, ``2Gi``; a bare number counts ``unit``."""
-    found = re.fullmatch(rf"([0-9]{{1,{_DIGITS}}})([bkmgt]?)(b|i)?", text.lower())
-    if found is None or (found[3] and found[2] in ("", "b")):
+    match = re.fullmatch(rf"([0-9]{{1,{_DIGITS}}})([bkmgt]?)(b|i)?", text.lower())
+    if match is None or (match[3] and match[2] in ("", "b")):
         return None
-    return int(found[1]) << _UNITS[found[2] or unit]
+    return int(match[1]) << _UNITS[match[2] or unit]
 
 
 def size(least: int = 1, *, unit: str = "b", also: tuple[str, ...] = ()) -> Check:
@@ -54,9 +54,9 @@ def memory(text: str) -> str | None:
 
 def seconds(text: str, unit: str) -> float | None:
     """Seconds of ``30s``, ``5min`` or ``100ms``; a bare number counts ``unit``."""
-    found = re.fullmatch(r"([0-9]{1,10})([a-z]*)", text)
-    scale = _TIMES.get(found[2] or unit) if found else None
-    return int(found[1]) * scale if found and scale is not None else None
+    match = re.fullmatch(r"([0-9]{1,10})([a-z]*)", text)
+    scale = _TIMES.get(match[2] or unit) if match else None
+    return int(match[1]) * scale if match and scale is not None else None
 
 
 def span(unit: str) -> Check:
@@ -82,10 +82,10 @@ def number(low: float, high: float) -> Check:
 
 def parse_cores(text: str) -> float | None:
     """Cores of ``2``, ``0.5`` or ``500m``."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
         return None
-    return int(found[1]) / 1000 if found[1] else float(text)
+    return int(match[1]) / 1000 if match[1] else float(text)
 
 
 def cores(text: str) -> str | None:
@@ -173,6 +173,6 @@ def _at_odds(name: str, conf: Mapping[str, str], executor_cores: int) -> Iterato
 
 
 def _outlasts_timeout(conf: Mapping[str, str]) -> bool:
-    """Whether a heartbeat comes too late, as Spark counts: the timeout in whole seconds, the heartbeat in whole ms."""
+    """Return whether a heartbeat comes too late. Spark counts timeouts in whole seconds, heartbeats in whole ms."""
     heartbeat, timeout = seconds(conf.get(HEARTBEAT, "10s"), "ms"), seconds(conf.get(NETWORK_TIMEOUT, "120s"), "s")
     return round((heartbeat or 0) * 1e6) // 1000 >= round((timeout or 0) * 1e6) // 1_000_000 * 1000

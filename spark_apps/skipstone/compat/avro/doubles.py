@@ -52,8 +52,8 @@ class _ExactResolver(ReadSchemaResolver):
 
 
 def _reader(written: Schema | IcebergType, wanted: Schema | IcebergType | None, resolver: _ExactResolver) -> Reader:
-    found: Reader = visit_with_partner(written, wanted, resolver, SchemaPartnerAccessor())  # type: ignore[misc]
-    return found
+    reader: Reader = visit_with_partner(written, wanted, resolver, SchemaPartnerAccessor())  # type: ignore[misc]
+    return reader
 
 
 def exact_reader(kind: IcebergType) -> Reader:

@@ -53,14 +53,14 @@ def _spelled(avro: Avro, known: dict[str, Avro]) -> Avro:
 
 def _spelled_type(avro: dict[str, Avro], known: dict[str, Avro]) -> Avro:
     """Names are known from where they are given on: in the order of the text, as Avro has it."""
-    found = dict(avro)
+    spelled = dict(avro)
     for key in ("type", "items", "values"):
         if key in avro and avro.get("type") not in _NAMED:
-            found[key] = _spelled(avro[key], known)
+            spelled[key] = _spelled(avro[key], known)
     fields = avro.get("fields")
     if isinstance(fields, list):
-        found["fields"] = [_spelled(field, known) for field in fields]
+        spelled["fields"] = [_spelled(field, known) for field in fields]
     name = avro.get("name")
     if avro.get("type") in _NAMED and isinstance(name, str):
-        known[name] = found
-    return found
+        known[name] = spelled
+    return spelled

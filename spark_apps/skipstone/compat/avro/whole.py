@@ -41,7 +41,7 @@ class NotWholeError(DependencyUnavailable, ValueError):
 def read_records(file: InputFile, reader_of: Callable[[str], Reader]) -> list[Any]:
     """All records of an Avro file. ``reader_of``: how they are read, by their schema as JSON.
 
-    Raises OSError when the file cannot be read, and NotWholeError when it is no Avro file, damaged or cut off.
+    Raises OSError when the file cannot be read, and NotWholeError when it is not an Avro file, damaged or cut off.
     """
     with file.open() as stream:
         content = stream.read()
@@ -59,7 +59,7 @@ def records_in(content: bytes, name: str, reader_of: Callable[[str], Reader]) ->
 def read_blocks(content: bytes) -> tuple[str, list[tuple[int, bytes]]]:
     """The schema of an Avro file as JSON, and each block: how many records it holds, and its inflated bytes.
 
-    Raises NotWholeError when ``content`` is no Avro file, damaged or cut off.
+    Raises NotWholeError when ``content`` is not an Avro file, damaged or cut off.
     """
     with _refused("this"):
         return _blocks(content)
@@ -73,7 +73,7 @@ def _refused(name: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
-        raise NotWholeError(name, f"is no whole Avro file ({error})") from error
+        raise NotWholeError(name, f"is not a whole Avro file ({error})") from error
 
 
 def _blocks(content: bytes) -> tuple[str, list[tuple[int, bytes]]]:
@@ -104,9 +104,9 @@ def _block(decoder: BinaryDecoder, sync: bytes, end: int) -> tuple[int, bytes]:
 
 def _of_block(block: bytes, count: int, reader: Reader) -> list[Any]:
     decoder = new_decoder(block)
-    found = [reader.read(decoder) for _ in range(count)]
+    records = [reader.read(decoder) for _ in range(count)]
     _require(decoder.tell() == len(block), "a block does not keep to the schema")
-    return found
+    return records
 
 
 def _require(condition: bool, why: str) -> None:  # noqa: FBT001

@@ -40,7 +40,7 @@ def writable(metadata: TableMetadata) -> TableMetadata:
 
 
 def is_kept_in_part(metadata: TableMetadata) -> bool:
-    """Whether there may be something in the file of ``metadata`` that PyIceberg does not know."""
+    """Return whether there may be something in the file of ``metadata`` that PyIceberg does not know."""
     return isinstance(metadata, TableMetadataV3)
 
 
@@ -52,14 +52,14 @@ def find_lost(metadata: TableMetadata, stored: bytes) -> str | None:
 def _find_lost(before: Any, after: Any, path: str) -> str | None:
     if isinstance(before, dict) and isinstance(after, dict):
         inner = ((value, after.get(name), f"{path}.{name}".lstrip(".")) for name, value in before.items())
-        return next((lost for one in inner if (lost := _find_lost(*one))), None)
+        return next((lost for pair in inner if (lost := _find_lost(*pair))), None)
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = zip(before, after, strict=True)
-        return next((lost for one, other in pairs if (lost := _find_lost(one, other, path))), None)
+        return next((lost for old, new in pairs if (lost := _find_lost(old, new, path))), None)
     return None if before == after or before is None or _is_spelt_otherwise(before, after) else path
 
 
 def _is_spelt_otherwise(before: Any, after: Any) -> bool:
-    """Whether two types differ in blanks alone, as ``decimal(9,2)`` and ``decimal(9, 2)`` do."""
+    """Return whether two types differ in blanks alone, as ``decimal(9,2)`` and ``decimal(9, 2)`` do."""
     both = isinstance(before, str) and isinstance(after, str) and _TYPE.fullmatch(before)
     return bool(both) and "".join(before.split()) == "".join(after.split())

@@ -45,7 +45,7 @@ class Opaque(PrimitiveType):
 
     @property
     def is_stored(self) -> bool:
-        """Whether data files have the column: one of an unknown type is null everywhere, and in no file."""
+        """Return whether data files have the column: one of an unknown type is null everywhere, and in no file."""
         return self.word != UNKNOWN
 
     @property
@@ -56,7 +56,7 @@ class Opaque(PrimitiveType):
         return pa.binary() if self.is_stored else pa.null()
 
     def holds(self, stored: pa.DataType) -> bool:
-        """Whether the Arrow type ``stored`` of a file holds whole values: the parts of a shredded variant are not."""
+        """Return whether the Arrow type ``stored`` of a file holds whole values, not parts of a shredded variant."""
         if self.word != VARIANT:
             return True
         return pa.types.is_struct(stored) and {field.name for field in stored} == {*_VARIANT_PARTS}
@@ -74,7 +74,7 @@ class Opaque(PrimitiveType):
         return hash(self.root)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the texts are the same."""
+        """Return whether the texts are the same."""
         return isinstance(other, Opaque) and bool(self.root == other.root)
 
     def __getnewargs__(self) -> tuple[str]:
@@ -83,7 +83,7 @@ class Opaque(PrimitiveType):
 
 
 def is_opaque(text: str) -> bool:
-    """Whether ``text`` is that of such a type."""
+    """Return whether ``text`` is that of such a type."""
     return text.partition("(")[0].strip() in (VARIANT, GEOMETRY, GEOGRAPHY, UNKNOWN)
 
 
@@ -97,7 +97,7 @@ def opaque_fields(kind: Schema | IcebergType) -> Iterator[tuple[int, Opaque]]:
 
 
 def holds_opaque(kind: IcebergType) -> bool:
-    """Whether ``kind`` is such a type, or holds one at any depth."""
+    """Return whether ``kind`` is such a type, or holds one at any depth."""
     return isinstance(kind, Opaque) or next(opaque_fields(kind), None) is not None
 
 

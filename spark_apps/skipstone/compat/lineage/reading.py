@@ -44,7 +44,7 @@ _TOTAL_FILES = "total-data-files"
 #: The values of each manifest.
 _Lists = tuple[tuple[Any, ...], ...]
 #: Decoded manifest lists: an expiry reads those of all snapshots, most of which the one before has read.
-_lists: ContentCache[_Lists] = ContentCache("decoded manifest lists", 32 * 1024 * 1024, lambda found: _nbytes(found))
+_lists: ContentCache[_Lists] = ContentCache("decoded manifest lists", 32 * 1024 * 1024, lambda lists: _nbytes(lists))
 
 
 def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[ManifestFile]:
@@ -53,9 +53,9 @@ def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[
     It also remembers manifests by path; the first row id of one may differ between the snapshots that name it.
     Raises OSError when the manifest list cannot be read, and NotWholeError when it is not all there.
     """
-    found = read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
-    require_listed(snapshot, found)
-    return found
+    manifests = read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
+    require_listed(snapshot, manifests)
+    return manifests
 
 
 def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> list[ManifestFile]:
@@ -67,16 +67,16 @@ def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> 
         content = stream.read()
 
     def decode() -> _Lists:
-        found = records_in(content, file.location, partial(_list_reader, version=version))
-        return tuple(tuple(one._data) for one in found)
+        records = records_in(content, file.location, partial(_list_reader, version=version))
+        return tuple(tuple(record._data) for record in records)
 
     # who gets a manifest may change it: writers of lists do
     return [ManifestFile(*data) for data in _lists.get(content, decode, str(version))]
 
 
-def _nbytes(found: _Lists) -> int:
-    summaries = sum(len(value) for data in found for value in data if isinstance(value, list))
-    return len(found) * _MANIFEST_BYTES + summaries * _SUMMARY_BYTES
+def _nbytes(lists: _Lists) -> int:
+    summaries = sum(len(value) for data in lists for value in data if isinstance(value, list))
+    return len(lists) * _MANIFEST_BYTES + summaries * _SUMMARY_BYTES
 
 
 def refuse_cut_lists() -> None:
@@ -92,9 +92,9 @@ _pyiceberg_manifests = Snapshot.manifests
 
 
 def _manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
-    found = _pyiceberg_manifests(snapshot, io)
-    require_listed(snapshot, found)
-    return found
+    manifests = _pyiceberg_manifests(snapshot, io)
+    require_listed(snapshot, manifests)
+    return manifests
 
 
 def _as_pyiceberg_reads(input_file: InputFile) -> Iterator[ManifestFile]:
@@ -114,14 +114,14 @@ def _list_reader(written: str, version: int) -> Reader:
 
 def manifest_row_id(manifest: ManifestFile) -> int | None:
     """The row id that the first file without one gets of ``manifest``; None where rows have no ids."""
-    found: int | None = manifest._data[MANIFEST_ROW_ID] if len(manifest._data) > MANIFEST_ROW_ID else None
-    return found
+    row_id: int | None = manifest._data[MANIFEST_ROW_ID] if len(manifest._data) > MANIFEST_ROW_ID else None
+    return row_id
 
 
 def file_row_id(file: DataFile) -> int | None:
     """The row id of the first row of a live data file, as ``read_entries`` gives it."""
-    found: int | None = optional_value(file, FILE_ROW_ID)
-    return found
+    row_id: int | None = optional_value(file, FILE_ROW_ID)
+    return row_id
 
 
 def require_listed(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:
@@ -130,16 +130,16 @@ def require_listed(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> Non
     A list that is cut off after its header is a whole Avro file. Summaries of some writers are a little wrong, so they
     prove nothing of lists that name some.
     """
-    told = (snapshot.summary.additional_properties if snapshot.summary else {}).get(_TOTAL_FILES, "0")
-    if not manifests and told.isdigit() and int(told):
-        raise NotWholeError(snapshot.manifest_list, f"names no manifest where its snapshot tells of {told} data files")
+    total = (snapshot.summary.additional_properties if snapshot.summary else {}).get(_TOTAL_FILES, "0")
+    if not manifests and total.isdigit() and int(total):
+        raise NotWholeError(snapshot.manifest_list, f"names no manifest where its snapshot tells of {total} data files")
 
 
 def require_all(manifest: ManifestFile, live: int) -> None:
     """Raise NotWholeError when ``manifest`` has fewer ``live`` entries than its list tells: a block is missing."""
-    told = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-    if live < told:
-        why = f"has {live} live entries where its manifest list tells of {told}"
+    listed = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    if live < listed:
+        why = f"has {live} live entries where its manifest list tells of {listed}"
         raise NotWholeError(manifest.manifest_path, why)
 
 
@@ -148,7 +148,9 @@ def read_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
     Raises OSError when they cannot be read, and NotWholeError when they are not all there.
     """
-    live = [one for one in exact_entries(manifest, io) if one.status != ManifestEntryStatus.DELETED]
+    live = [
+        live_entry for live_entry in exact_entries(manifest, io) if live_entry.status != ManifestEntryStatus.DELETED
+    ]
     require_all(manifest, len(live))
     following = manifest_row_id(manifest) if manifest.content == ManifestContent.DATA else None
     for entry in live:

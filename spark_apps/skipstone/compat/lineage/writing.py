@@ -91,10 +91,10 @@ class LineageManifestWriter(AgedEntries, ManifestWriterV2):
 
     def _file(self, entry: ManifestEntry) -> DataFile:
         """The file with all fields. One that is added gets its row ids on reading, from its manifest."""
-        found = [*entry.data_file._data, *[None] * (_FILE_FIELDS - len(entry.data_file._data))]
+        values = [*entry.data_file._data, *[None] * (_FILE_FIELDS - len(entry.data_file._data))]
         if entry.status == ManifestEntryStatus.ADDED or self._content == ManifestContent.DELETES:
-            found[FILE_ROW_ID] = None
-        return DataFile(*found)
+            values[FILE_ROW_ID] = None
+        return DataFile(*values)
 
 
 class _ManifestListWriter(ManifestListWriterV2):
@@ -164,8 +164,12 @@ class LineageDelta(RowDelta):
         """The live entries of manifests that name data files which are taken away."""
         if not self._deleted_data_files:
             return {}
-        data = [one for one in self._before if one.content == ManifestContent.DATA and self._names_deleted(one)]
-        return {one.manifest_path: self.fetch_manifest_entry(one) for one in data}
+        data = [
+            manifest
+            for manifest in self._before
+            if manifest.content == ManifestContent.DATA and self._names_deleted(manifest)
+        ]
+        return {manifest.manifest_path: self.fetch_manifest_entry(manifest) for manifest in data}
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         live = [entry for entries in self._named.values() for entry in entries]
@@ -174,7 +178,7 @@ class LineageDelta(RowDelta):
         return [self._entry(ManifestEntryStatus.DELETED, entry.data_file, entry) for entry in gone]
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        return [one for manifest in self._before for one in self._kept(manifest)]
+        return [kept for manifest in self._before for kept in self._kept(manifest)]
 
     def _kept(self, manifest: ManifestFile) -> Iterator[ManifestFile]:
         """The manifest without what is taken away: itself, another, or none."""
@@ -228,7 +232,7 @@ class LineageDelta(RowDelta):
 
 
 def _next_row_id(metadata: TableMetadata) -> int:
-    found = metadata.next_row_id if isinstance(metadata, TableMetadataV3) else None
-    if found is None:
+    row_id = metadata.next_row_id if isinstance(metadata, TableMetadataV3) else None
+    if row_id is None:
         raise ValidationException("the metadata has no next-row-id")
-    return found
+    return row_id

@@ -55,9 +55,9 @@ class BlockReader:
             )
         if begin != _MAGIC:
             raise Damaged("it does not begin as Avro files do")
-        told = self._metadata()
-        self.schema = told.get("avro.schema", b"").decode(errors="replace")
-        self._unpack = _codec(told.get("avro.codec", b"null").decode(errors="replace"))
+        metadata = self._metadata()
+        self.schema = metadata.get("avro.schema", b"").decode(errors="replace")
+        self._unpack = _codec(metadata.get("avro.codec", b"null").decode(errors="replace"))
         self._sync = self._take(_SYNC_BYTES)
 
     def blocks(self) -> Iterator[Block]:
@@ -89,7 +89,7 @@ class BlockReader:
             raise Damaged(f"it cannot be unpacked ({error})") from error
 
     def _metadata(self) -> Mapping[str, bytes]:
-        found: dict[str, bytes] = {}
+        metadata: dict[str, bytes] = {}
         begin = self._opened.tell()
         while count := self._long():
             if count < 0:
@@ -97,8 +97,8 @@ class BlockReader:
                 self._long()
             for _ in range(count):
                 name = self._sized(begin)
-                found[name.decode(errors="replace")] = self._sized(begin)
-        return found
+                metadata[name.decode(errors="replace")] = self._sized(begin)
+        return metadata
 
     def _sized(self, begin: int) -> bytes:
         size = self._long()
@@ -120,22 +120,22 @@ class BlockReader:
         return (value >> 1) ^ -(value & 1)
 
     def _take(self, size: int) -> bytes:
-        found = self._opened.read(size)
-        if len(found) < size:
+        content = self._opened.read(size)
+        if len(content) < size:
             raise Damaged("the file ends in the middle of it")
-        return found
+        return content
 
 
 class _Stream(Protocol):
-    """What unpacks with a limit, as the modules of Python do."""
+    """A decompressor with a limit, as the modules of Python have it."""
 
     @property
     def eof(self) -> bool:
-        """Whether the end was reached."""
+        """Return whether the end was reached."""
 
     @property
     def unused_data(self) -> bytes:
-        """What follows the end."""
+        """Return the bytes behind the end."""
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """At most so much."""
@@ -151,11 +151,11 @@ def _held(size: int) -> int:
 def _streamed(new: Callable[[], _Stream]) -> Callable[[bytes], bytes]:
     def unpack(packed: bytes) -> bytes:
         stream = new()
-        found = stream.decompress(packed, MOST_BLOCK_BYTES + 1)
-        _held(len(found))
+        content = stream.decompress(packed, MOST_BLOCK_BYTES + 1)
+        _held(len(content))
         if not stream.eof or len(stream.unused_data) > _CHECKSUM_BYTES:
             raise Damaged("its packed bytes end too early or too late")
-        return found
+        return content
 
     return unpack
 
@@ -168,10 +168,10 @@ def _snappy(packed: bytes) -> bytes:
         size |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             break
-    found: bytes = pa.Codec("snappy").decompress(body, decompressed_size=_held(size), asbytes=True)
-    if crc32(found) != int.from_bytes(checksum, "big"):
+    content: bytes = pa.Codec("snappy").decompress(body, decompressed_size=_held(size), asbytes=True)
+    if crc32(content) != int.from_bytes(checksum, "big"):
         raise Damaged("it has another checksum than it says")
-    return found
+    return content
 
 
 def _zstandard(packed: bytes) -> bytes:
@@ -179,9 +179,9 @@ def _zstandard(packed: bytes) -> bytes:
     if not packed:
         raise Damaged("it is empty")
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-        found: bytes = stream.read(MOST_BLOCK_BYTES + 1)
-    _held(len(found))
-    return found
+        content: bytes = stream.read(MOST_BLOCK_BYTES + 1)
+    _held(len(content))
+    return content
 
 
 def _codec(name: str) -> Callable[[bytes], bytes]:

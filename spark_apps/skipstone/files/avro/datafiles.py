@@ -116,12 +116,12 @@ def _reading(container: BlockReader, file: DataFileDescription, columns: tuple[s
     mapping = NameMapping.model_validate_json(file.name_mapping_json) if file.name_mapping_json else None
     fields = avro_fields(container.schema, mapping)
     schema, _ = schemas_of(file.schema_json)
-    held = [one for one in schema.fields if one.field_id in fields.top]
+    held = [field for field in schema.fields if field.field_id in fields.top]
     physical = arrow_schema(Schema(*held))
     projection = Projection(PhysicalFile.of(file, physical), columns)
-    wanted = [one for one in held if one.name in projection.physical_names]
-    converts = [_convert(fields, one.field_id, schema) for one in wanted]
-    return _Reading(projection, fields.layout, pa.schema([physical.field(one.name) for one in wanted]), converts)
+    wanted = [field for field in held if field.name in projection.physical_names]
+    converts = [_convert(fields, field.field_id, schema) for field in wanted]
+    return _Reading(projection, fields.layout, pa.schema([physical.field(field.name) for field in wanted]), converts)
 
 
 def _convert(fields: AvroFields, number: int, schema: Schema) -> tuple[str, Convert]:

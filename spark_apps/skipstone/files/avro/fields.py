@@ -66,8 +66,8 @@ class AvroFields:
 
     def convert(self, number: int, kind: IcebergType) -> Convert:
         """How values of the field ``number`` become those of a column of type ``kind``. Raises UnfitField."""
-        one = self.top[number]
-        return _Converting(self._types).convert(one.tree, kind, one.below)
+        avro_field = self.top[number]
+        return _Converting(self._types).convert(avro_field.tree, kind, avro_field.below)
 
 
 def avro_fields(text: str, mapping: NameMapping | None) -> AvroFields:
@@ -79,22 +79,26 @@ def avro_fields(text: str, mapping: NameMapping | None) -> AvroFields:
         tree = json.loads(text)
         types: dict[str, Any] = {}
         _collect(tree, types)
-        found = dict(_fields(tree["fields"], mapping.root if mapping is not None else None))
+        fields = dict(_fields(tree["fields"], mapping.root if mapping is not None else None))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, UnfitField):
             raise
-        raise Damaged(f"its schema is no schema of records ({error})") from error
-    return AvroFields(found, _plain(tree), types)
+        raise Damaged(f"its schema is not a schema of records ({error})") from error
+    return AvroFields(fields, _plain(tree), types)
 
 
 def _fields(trees: Sequence[Any], names: Sequence[MappedField] | None) -> Iterator[tuple[int, AvroField]]:
     """Those that have a field id or, in files without, a name that is mapped."""
-    if any("field-id" in one for one in trees):
-        yield from ((one["field-id"], AvroField(one["name"], one["type"])) for one in trees if "field-id" in one)
+    if any("field-id" in record_field for record_field in trees):
+        yield from (
+            (record_field["field-id"], AvroField(record_field["name"], record_field["type"]))
+            for record_field in trees
+            if "field-id" in record_field
+        )
         return
     if names is None:
         raise UnfitField("it has no field ids and the table has no name mapping")
-    by_name = {name: one for one in names for name in one.names}
+    by_name = {name: mapped_field for mapped_field in names for name in mapped_field.names}
     for tree in trees:
         mapped = by_name.get(tree["name"])
         if mapped is not None and mapped.field_id is not None:
@@ -104,8 +108,8 @@ def _fields(trees: Sequence[Any], names: Sequence[MappedField] | None) -> Iterat
 def _collect(tree: Any, types: dict[str, Any]) -> None:
     """Remember types by their names: where one stands again, only its name does."""
     if isinstance(tree, list):
-        for one in tree:
-            _collect(one, types)
+        for part in tree:
+            _collect(part, types)
     elif isinstance(tree, dict):
         if tree.get("type") in _NAMED and "name" in tree:
             short = str(tree["name"]).rpartition(".")[2]
@@ -118,9 +122,9 @@ def _collect(tree: Any, types: dict[str, Any]) -> None:
 def _plain(tree: Any) -> Any:
     """A schema whose values are read as they are stored."""
     if isinstance(tree, list):
-        return [_plain(one) for one in tree]
+        return [_plain(part) for part in tree]
     if isinstance(tree, dict):
-        return {key: _plain(one) for key, one in tree.items() if key not in ("logicalType", "default")}
+        return {key: _plain(part) for key, part in tree.items() if key not in ("logicalType", "default")}
     return tree
 
 
@@ -139,7 +143,7 @@ class _Converting:
                 if node["type"] != "array":
                     raise _unfit(node, kind)
                 item = self.convert(node["items"], kind.element_type, _below(names, kind.element_id))
-                return lambda value: [item(one) for one in value]
+                return lambda value: [item(element) for element in value]
             case MapType():
                 return self._map(node, kind, names)
             case _:
@@ -156,7 +160,7 @@ class _Converting:
         return tree
 
     def _optional(self, branches: Sequence[Any], kind: IcebergType, names: Sequence[MappedField]) -> Convert:
-        values = [one for one in branches if one not in ("null", {"type": "null"})]
+        values = [branch for branch in branches if branch not in ("null", {"type": "null"})]
         if len(values) != 1:
             raise UnfitField(f"it is a union of several types, and the column is {kind}")
         inner = self.convert(values[0], kind, names)
@@ -166,11 +170,15 @@ class _Converting:
         if node["type"] not in ("record", "error"):
             raise _unfit(node, kind)
         known = dict(_fields(node["fields"], names))
-        found = {one.field_id: one for one in kind.fields}
+        by_id = {part.field_id: part for part in kind.fields}
         parts = [
-            (found[number].name, one.name, self.convert(one.tree, found[number].field_type, one.below))
-            for number, one in known.items()
-            if number in found
+            (
+                by_id[number].name,
+                avro_field.name,
+                self.convert(avro_field.tree, by_id[number].field_type, avro_field.below),
+            )
+            for number, avro_field in known.items()
+            if number in by_id
         ]
         return lambda value: {to: convert(value[name]) for to, name, convert in parts}
 
@@ -180,18 +188,18 @@ class _Converting:
             if not isinstance(kind.key_type, StringType):
                 raise _unfit(node, kind)
             item = self.convert(node["values"], kind.value_type, values)
-            return lambda value: [(key, item(one)) for key, one in value.items()]
+            return lambda value: [(key, item(element)) for key, element in value.items()]
         pair = self._resolved(node.get("items")) if node["type"] == "array" else {}
-        parts = {one["name"]: one["type"] for one in pair.get("fields", ())}
+        parts = {part["name"]: part["type"] for part in pair.get("fields", ())}
         if set(parts) != {"key", "value"}:
             raise _unfit(node, kind)
         key = self.convert(parts["key"], kind.key_type, _below(names, kind.key_id))
         item = self.convert(parts["value"], kind.value_type, values)
-        return lambda value: [(key(one["key"]), item(one["value"])) for one in value]
+        return lambda value: [(key(entry["key"]), item(entry["value"])) for entry in value]
 
 
 def _below(names: Sequence[MappedField], number: int) -> Sequence[MappedField]:
-    return next((one.fields for one in names if one.field_id == number), ())
+    return next((mapped.fields for mapped in names if mapped.field_id == number), ())
 
 
 def _unfit(node: Any, kind: IcebergType) -> UnfitField:
@@ -218,7 +226,7 @@ def _same(value: Any) -> Any:
 
 
 def _is_plain(node: Any, kind: IcebergType) -> bool:
-    """Whether values of the file are those of the column."""
+    """Return whether values of the file are those of the column."""
     stored = node["type"]
     if isinstance(kind, FixedType | UUIDType):
         return bool(stored == "fixed" and node["size"] == (len(kind) if isinstance(kind, FixedType) else _UUID_BYTES))
@@ -226,12 +234,12 @@ def _is_plain(node: Any, kind: IcebergType) -> bool:
 
 
 def _is_in_zone(node: Any, kind: IcebergType) -> bool:
-    """Whether a file that says whether its timestamps are instants says what the column is."""
-    told = node.get("adjust-to-utc")
+    """Return whether a file that says whether its timestamps are instants says what the column is."""
+    adjusts = node.get("adjust-to-utc")
     return (
-        told is None
+        adjusts is None
         or not isinstance(kind, TimestampType | TimestamptzType)
-        or told is isinstance(kind, TimestamptzType)
+        or adjusts is isinstance(kind, TimestamptzType)
     )
 
 
@@ -247,7 +255,7 @@ _MOMENTS: Mapping[type[IcebergType], Mapping[tuple[str, str | None], int]] = {
     },
     TimestamptzType: {("long", "timestamp-micros"): 1, ("long", "timestamp-millis"): _MILLIS},
 }
-_LOGICAL = frozenset({"decimal", *(logical for one in _MOMENTS.values() for _, logical in one)})
+_LOGICAL = frozenset({"decimal", *(logical for forms in _MOMENTS.values() for _, logical in forms)})
 _PLAIN: Mapping[type[IcebergType], tuple[str, ...]] = {
     BinaryType: ("bytes",),
     BooleanType: ("boolean",),

@@ -26,8 +26,8 @@ def avro_records(layout: Any, blocks: Iterable[Block]) -> Iterator[tuple[AvroRec
     parsed = fastavro.parse_schema(layout)
 
     def read(content: BytesIO) -> AvroRecord:
-        found: AvroRecord = fastavro.schemaless_reader(content, parsed, None)  # type: ignore[assignment]
-        return found
+        record: AvroRecord = fastavro.schemaless_reader(content, parsed, None)  # type: ignore[assignment]
+        return record
 
     for block in blocks:
         try:

@@ -25,7 +25,7 @@ _SALTS = np.array(
 )
 #: More than a header takes.
 HEADER_BYTES = 256
-#: No filter is larger: what says so is no filter.
+#: No filter is larger: what says so is not a filter.
 MOST_BYTES = 128 * 1024 * 1024
 #: The one algorithm, hash and compression that there are, each the first of a union.
 _KNOWN: dict[int, dict[int, object]] = {1: {}}
@@ -33,7 +33,7 @@ _KNOWN: dict[int, dict[int, object]] = {1: {}}
 
 @dataclass(frozen=True)
 class FilterHeader:
-    """What stands before the bits of a filter: its own size, and that of the bits, in bytes."""
+    """The header of a filter: its own size, and that of the bits, in bytes."""
 
     size: int
     bits: int
@@ -47,12 +47,12 @@ class FilterHeader:
 def read_header(begin: bytes) -> FilterHeader | None:
     """The header in the first bytes of a filter; None for a filter of a kind that is not known, or none at all."""
     try:
-        found = CompactReader(begin).struct()
-        bits, kinds = found[1], [found[number] for number in (2, 3, 4)]
+        struct = CompactReader(begin).struct()
+        bits, kinds = struct[1], [struct[number] for number in (2, 3, 4)]
     except (LookupError, ValueError, TypeError):
         return None
     is_sound = isinstance(bits, int) and 0 < bits <= MOST_BYTES and bits % BLOCK_BYTES == 0
-    return FilterHeader(len(found.raw), bits) if is_sound and kinds == [_KNOWN] * 3 else None
+    return FilterHeader(len(struct.raw), bits) if is_sound and kinds == [_KNOWN] * 3 else None
 
 
 def blocks_of(hashes: Hashes, blocks: int) -> npt.NDArray[np.int64]:
@@ -61,7 +61,7 @@ def blocks_of(hashes: Hashes, blocks: int) -> npt.NDArray[np.int64]:
 
 
 def may_hold(bits: Bits, at: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether the block of ``bits`` at each place ``at`` holds each of ``hashes``.
+    """Return a mask: whether the block of ``bits`` at each place ``at`` holds each of ``hashes``.
 
     Most of those that are not there are told by the first word, so that later ones are looked up for few.
     """
@@ -69,9 +69,9 @@ def may_hold(bits: Bits, at: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArr
     for word, salt in enumerate(_SALTS):
         is_set = (bits[at[left] * _WORDS + word] >> _shifts(low[left], salt)) & np.uint32(1)
         left = left[is_set.astype(np.bool_)]
-    found = np.zeros(len(hashes), np.bool_)
-    found[left] = True
-    return found
+    held = np.zeros(len(hashes), np.bool_)
+    held[left] = True
+    return held
 
 
 def enter(bits: Bits, hashes: Hashes) -> None:

@@ -49,11 +49,11 @@ def hashes_of_bytes(values: pa.Array) -> Hashes:
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    found = np.empty(len(values), np.uint64)
+    hashes = np.empty(len(values), np.uint64)
     with np.errstate(over="ignore"):
         for part in _parts(offsets):
-            found[part] = _hashes(content, offsets[part], np.diff(offsets)[part])
-    return found
+            hashes[part] = _hashes(content, offsets[part], np.diff(offsets)[part])
+    return hashes
 
 
 def _parts(offsets: _Places) -> list[_Places]:
@@ -66,19 +66,19 @@ def _parts(offsets: _Places) -> list[_Places]:
 def _hashes(content: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) -> Hashes:
     """Of the values of so many bytes from ``starts`` on, which are sorted by length."""
     words, halves = _view(content, np.uint64), _view(content, np.uint32)
-    found = _stripes(words, starts, lengths) + lengths.astype(np.uint64)
+    hashes = _stripes(words, starts, lengths) + lengths.astype(np.uint64)
     at, rest = starts + lengths // _STRIPE * _STRIPE, lengths % _STRIPE
     for number in range(3):
         mine = np.flatnonzero(rest >= 8 * (number + 1))
-        found[mine] = _with_word(found[mine], words[at[mine] + 8 * number])
+        hashes[mine] = _with_word(hashes[mine], words[at[mine] + 8 * number])
     at, rest = at + rest // 8 * 8, rest % 8
     mine = np.flatnonzero(rest >= 4)
-    found[mine] = _with_half(found[mine], halves[at[mine]].astype(np.uint64))
+    hashes[mine] = _with_half(hashes[mine], halves[at[mine]].astype(np.uint64))
     at, rest = at + rest // 4 * 4, rest % 4
     for number in range(3):
         mine = np.flatnonzero(rest > number)
-        found[mine] = _with_byte(found[mine], content[at[mine] + number].astype(np.uint64))
-    return _avalanche(found)
+        hashes[mine] = _with_byte(hashes[mine], content[at[mine] + number].astype(np.uint64))
+    return _avalanche(hashes)
 
 
 def _view(content: npt.NDArray[np.uint8], kind: type[np.uint64 | np.uint32]) -> npt.NDArray[np.unsignedinteger]:
@@ -90,9 +90,9 @@ def _view(content: npt.NDArray[np.uint8], kind: type[np.uint64 | np.uint32]) -> 
 
 
 def _stripes(words: npt.NDArray[np.unsignedinteger], starts: _Places, lengths: _Places) -> Hashes:
-    """What the first bytes of each value come to, 32 at a time; short values have none."""
+    """Return the hashes of the first bytes of each value, 32 at a time; short values have none."""
     first = int(np.searchsorted(lengths, _STRIPE))
-    found = np.full(len(starts), _P5)
+    hashes = np.full(len(starts), _P5)
     lanes = [np.full(len(starts) - first, seed) for seed in (_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1)]
     starts, stripes = starts[first:], lengths[first:] // _STRIPE
     for number in range(int(stripes.max(initial=0))):
@@ -105,31 +105,31 @@ def _stripes(words: npt.NDArray[np.unsignedinteger], starts: _Places, lengths: _
             merged += _rotated(values, bits)
         for values in lanes:
             merged = (merged ^ _round(np.zeros_like(values), values)) * _P1 + _P4
-        found[first:] = merged
-    return found
+        hashes[first:] = merged
+    return hashes
 
 
 def _round(lane: Hashes, word: npt.NDArray[np.unsignedinteger]) -> Hashes:
     return _rotated(lane + word.astype(np.uint64) * _P2, 31) * _P1
 
 
-def _with_word(found: Hashes, word: npt.NDArray[np.unsignedinteger]) -> Hashes:
-    return _rotated(found ^ _round(np.zeros_like(found), word), 27) * _P1 + _P4
+def _with_word(hashes: Hashes, word: npt.NDArray[np.unsignedinteger]) -> Hashes:
+    return _rotated(hashes ^ _round(np.zeros_like(hashes), word), 27) * _P1 + _P4
 
 
-def _with_half(found: Hashes, half: Hashes) -> Hashes:
-    return _rotated(found ^ (half * _P1), 23) * _P2 + _P3
+def _with_half(hashes: Hashes, half: Hashes) -> Hashes:
+    return _rotated(hashes ^ (half * _P1), 23) * _P2 + _P3
 
 
-def _with_byte(found: Hashes, byte: Hashes) -> Hashes:
-    return _rotated(found ^ (byte * _P5), 11) * _P1
+def _with_byte(hashes: Hashes, byte: Hashes) -> Hashes:
+    return _rotated(hashes ^ (byte * _P5), 11) * _P1
 
 
 def _rotated(values: Hashes, bits: int) -> Hashes:
     return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
-def _avalanche(found: Hashes) -> Hashes:
-    found = (found ^ (found >> np.uint64(33))) * _P2
-    found = (found ^ (found >> np.uint64(29))) * _P3
-    return found ^ (found >> np.uint64(32))
+def _avalanche(hashes: Hashes) -> Hashes:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))

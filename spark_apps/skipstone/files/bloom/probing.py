@@ -58,9 +58,9 @@ class FileFilters:
         self.rates: dict[str, float] = {}
 
     def cost(self, asked: Sequence[AskedKeys], keys: int | None = None) -> FilterCost | None:
-        """What asking costs, for so many ``keys`` of each column, or for all; None when no filter says anything."""
-        costs = [one for group in self.groups for one in self._costs(asked, group, keys)]
-        return FilterCost(1, sum(one.bytes for one in costs), sum(one.asked for one in costs)) if costs else None
+        """Return the cost of asking so many ``keys`` of each column, or all; None when no filter says anything."""
+        costs = [cost for group in self.groups for cost in self._costs(asked, group, keys)]
+        return FilterCost(1, sum(cost.bytes for cost in costs), sum(cost.asked for cost in costs)) if costs else None
 
     def within(self, asked: AskedKeys, group: int, rows: Numbers) -> Numbers:
         """Those of ``rows`` (numbers of keys, ascending) whose key is within the bounds of a row group."""
@@ -87,10 +87,10 @@ class FileFilters:
 
     def _costs(self, asked: Sequence[AskedKeys], group: int, keys: int | None) -> Iterator[FilterCost]:
         """Of each filter of a row group that says something."""
-        for one in asked:
-            place = self._place(one.column, group)
-            if place is not None and self._hashed(one) is not None:
-                count = len(one) if keys is None else keys
+        for column_keys in asked:
+            place = self._place(column_keys.column, group)
+            if place is not None and self._hashed(column_keys) is not None:
+                count = len(column_keys) if keys is None else keys
                 yield FilterCost(0, min(place.size(USUAL_BYTES), (1 + count) * PIECE_BYTES), count)
 
     def _place(self, column: str, group: int) -> FilterPlace | None:

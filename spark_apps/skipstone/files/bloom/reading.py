@@ -69,7 +69,7 @@ class FilterAnswer:
 
 
 def read_filter(source: Source, place: FilterPlace, hashes: Hashes) -> FilterAnswer:
-    """What the filter at ``place`` says of ``hashes``. Raises OSError for a storage that does not answer."""
+    """Return the answer of the filter at ``place`` for ``hashes``. Raises OSError if the storage does not answer."""
     try:
         return _Reading(source, place).find(hashes)
     except (ValueError, LookupError):  # the file is not as its footer says
@@ -84,7 +84,7 @@ class _Reading:
     place: FilterPlace
 
     def find(self, hashes: Hashes) -> FilterAnswer:
-        """What it says. Raises ValueError or LookupError for a filter that is none, or is damaged."""
+        """Return its answer. Raises ValueError or LookupError for bytes that are not a whole filter."""
         begin = self._begin()
         header = read_header(begin)
         if (

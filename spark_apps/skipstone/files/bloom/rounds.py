@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 
 
 class FilterOutcome(Enum):
-    """What became of asking the filters of a file."""
+    """The outcome of asking the filters of a file."""
 
     NO_FILTER = auto()
     TOO_COSTLY = auto()
@@ -49,23 +49,23 @@ class FileVerdict:
 
 @dataclass
 class Rounds:
-    """What was asked. ``stopped``: why not all files were, as a sentence without a full stop."""
+    """The rounds of asking. ``stopped``: why not all files were, as a sentence without a full stop."""
 
     verdicts: list[FileVerdict] = field(default_factory=list)
     stopped: str = ""
 
     def of(self, *outcomes: FilterOutcome) -> list[FileVerdict]:
         """The files of which this became."""
-        return [one for one in self.verdicts if one.outcome in outcomes]
+        return [verdict for verdict in self.verdicts if verdict.outcome in outcomes]
 
     @property
     def cost(self) -> FilterCost:
         """Of all that was asked."""
-        return total(one.cost for one in self.of(FilterOutcome.DROPPED, FilterOutcome.KEPT))
+        return total(verdict.cost for verdict in self.of(FilterOutcome.DROPPED, FilterOutcome.KEPT))
 
     @property
     def has_filters(self) -> bool:
-        """Whether any file has a filter."""
+        """Return whether any file has a filter."""
         return len(self.of(FilterOutcome.NO_FILTER)) < len(self.verdicts)
 
 
@@ -79,32 +79,34 @@ class Asking(Generic[Item]):
 
     def run(self) -> Rounds:
         """Ask in rounds. The first files are chosen from all over the table."""
-        found, savings = Rounds(), sum(self.saves, ReadCost())
+        rounds, savings = Rounds(), sum(self.saves, ReadCost())
         if is_little(savings):
-            found.stopped = f"reading {savings} takes no longer"
-            return found
+            rounds.stopped = f"reading {savings} takes no longer"
+            return rounds
         done: list[int] = []
         for numbers in _rounds(len(self.items)):
-            found.stopped = self._futile(found, done) if done else ""
-            if found.stopped:
+            rounds.stopped = self._futile(rounds, done) if done else ""
+            if rounds.stopped:
                 break
-            found.verdicts += self.ask([self.items[number] for number in numbers])
+            rounds.verdicts += self.ask([self.items[number] for number in numbers])
             done += numbers
-        if found.has_filters and not found.of(FilterOutcome.DROPPED, FilterOutcome.KEPT):
-            found.stopped = f"asking them takes {total(one.cost for one in found.verdicts)} to save at most {savings}"
-        return found
+        if rounds.has_filters and not rounds.of(FilterOutcome.DROPPED, FilterOutcome.KEPT):
+            rounds.stopped = (
+                f"asking them takes {total(verdict.cost for verdict in rounds.verdicts)} to save at most {savings}"
+            )
+        return rounds
 
-    def _futile(self, found: Rounds, done: Sequence[int]) -> str:
+    def _futile(self, rounds: Rounds, done: Sequence[int]) -> str:
         """Why the others are not asked, or nothing."""
-        kept, dropped = found.of(FilterOutcome.KEPT), found.of(FilterOutcome.DROPPED)
-        if not dropped and errs_too_often([one.passes for one in kept]):
-            return f"{100 * min(one.passes for one in kept):.0f} % of the files without any key would pass"
+        kept, dropped = rounds.of(FilterOutcome.KEPT), rounds.of(FilterOutcome.DROPPED)
+        if not dropped and errs_too_often([verdict.passes for verdict in kept]):
+            return f"{100 * min(verdict.passes for verdict in kept):.0f} % of the files without any key would pass"
         if len(done) <= FIRST_FILES:
             return ""
-        if not found.has_filters:
+        if not rounds.has_filters:
             return f"none of {len(done)} files that were looked at has one"
-        rest = sum((one for number, one in enumerate(self.saves) if number not in set(done)), ReadCost())
-        cost = _scaled(total(one.cost for one in found.verdicts), rest.files, len(done))
+        rest = sum((saved for number, saved in enumerate(self.saves) if number not in set(done)), ReadCost())
+        cost = _scaled(total(verdict.cost for verdict in rounds.verdicts), rest.files, len(done))
         if may_pay(cost, rest, len(dropped) / len(done)):
             return ""
         return f"{len(dropped)} of {len(done)} files were left out, the others would take {cost} to save at most {rest}"
@@ -131,4 +133,4 @@ def _rounds(count: int) -> Iterator[list[int]]:
 
 def numbers_of(verdicts: Iterable[FileVerdict]) -> Numbers:
     """The files of verdicts, ascending."""
-    return np.unique(np.array([one.file_id for one in verdicts], dtype=np.int64))
+    return np.unique(np.array([verdict.file_id for verdict in verdicts], dtype=np.int64))

@@ -25,7 +25,7 @@ CHECKS = b"skipstone.bloom.crc32"
 #: Parquet's numbers of its types of floats.
 _FLOATS: dict[int, type[np.floating[Any]]] = {4: np.float32, 5: np.float64}
 #: Fields of a column chunk's metadata: its type, what it says of itself, and where its filter is.
-_TYPE, _SAID, _OFFSET, _LENGTH = 1, 8, 14, 15
+_TYPE, _KEY_VALUES, _OFFSET, _LENGTH = 1, 8, 14, 15
 _CRC_DIGITS = 8
 
 
@@ -35,9 +35,9 @@ def checks_of(content: bytes) -> tuple[int, ...]:
     return tuple(zlib.crc32(piece) for piece in pieces)
 
 
-def read_checks(said: Mapping[bytes, bytes] | None) -> tuple[int, ...] | None:
+def read_checks(metadata: Mapping[bytes, bytes] | None) -> tuple[int, ...] | None:
     """The checksums in what a column chunk says of itself; None where there are none."""
-    text = (said or {}).get(CHECKS)
+    text = (metadata or {}).get(CHECKS)
     if text is None:
         return None
     return tuple(int(text[at : at + _CRC_DIGITS], 16) for at in range(0, len(text), _CRC_DIGITS))
@@ -45,17 +45,17 @@ def read_checks(said: Mapping[bytes, bytes] | None) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class SealedFilter:
-    """A filter as it is written, and what its column chunk then says of itself."""
+    """A filter as it is written, and the key-value metadata that its column chunk then has."""
 
     content: bytes
-    said: list[Raw] | None
+    key_values: list[Raw] | None
 
 
 def seal_filter(content: bytes, metadata: Struct) -> SealedFilter | None:
     """The filter of a column chunk with ``metadata``; None when it is not the one that was written, or no whole one."""
     if not _is_whole(content):  # other readers would take what follows it for its end
         return None
-    known = read_checks({one[1]: one.get(2, b"") for one in metadata.get(_SAID, ())})
+    known = read_checks({entry[1]: entry.get(2, b"") for entry in metadata.get(_KEY_VALUES, ())})
     if known is not None and known != checks_of(content):
         return None
     kind = _FLOATS.get(metadata[_TYPE])
@@ -66,14 +66,14 @@ def seal_filter(content: bytes, metadata: Struct) -> SealedFilter | None:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether a filter is of a known kind, and as long as its header says."""
+    """Return whether a filter is of a known kind, and as long as its header says."""
     header = read_header(content)
     return header is not None and header.size + header.bits == len(content)
 
 
 def unsealed(metadata: Struct) -> list[Raw]:
-    """What a column chunk says of itself, without checksums."""
-    return [Raw(one.raw) for one in metadata.get(_SAID, ()) if one[1] != CHECKS]
+    """Return the key-value metadata of a column chunk, without checksums."""
+    return [Raw(entry.raw) for entry in metadata.get(_KEY_VALUES, ()) if entry[1] != CHECKS]
 
 
 def _with_both_zeros(content: bytes, kind: type[np.floating[Any]]) -> bytes:
@@ -91,7 +91,7 @@ def seal_filters(end: bytes, start: int) -> bytes:
     sealing = _Sealing(bytearray(end), start)
     length, magic = TAIL.unpack(end[-TAIL.size :])
     footer = CompactReader(end[-TAIL.size - length : -TAIL.size]).struct()
-    groups = [with_fields(group.raw, {1: [sealing.chunk(one) for one in group[1]]}) for group in footer.get(4, ())]
+    groups = [with_fields(group.raw, {1: [sealing.chunk(chunk) for chunk in group[1]]}) for group in footer.get(4, ())]
     if not groups:
         return end
     sealed = with_fields(footer.raw, {4: groups})
@@ -111,8 +111,8 @@ class _Sealing:
         if _OFFSET not in metadata:
             return Raw(chunk.raw)
         place = slice(metadata[_OFFSET] - self.start, metadata[_OFFSET] - self.start + metadata[_LENGTH])
-        found = seal_filter(bytes(self.end[place]), metadata)
-        if place.start < 0 or found is None or len(found.content) != metadata[_LENGTH]:
+        sealed = seal_filter(bytes(self.end[place]), metadata)
+        if place.start < 0 or sealed is None or len(sealed.content) != metadata[_LENGTH]:
             raise ValueError("a bloom filter is not where the footer says")
-        self.end[place] = found.content
-        return with_fields(chunk.raw, {3: with_fields(metadata.raw, {_SAID: found.said})})
+        self.end[place] = sealed.content
+        return with_fields(chunk.raw, {3: with_fields(metadata.raw, {_KEY_VALUES: sealed.key_values})})

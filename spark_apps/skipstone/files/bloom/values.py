@@ -44,14 +44,14 @@ class StoredForm:
     def of(cls, column: pq.ColumnSchema) -> StoredForm:
         """That of a column of a footer."""
         logical = column.logical_type
-        said = json.loads(logical.to_json())
+        described = json.loads(logical.to_json())
         return cls(
             column.physical_type,
             logical.type,
             max(column.length or 0, 0),
             max(column.scale or 0, 0),
-            said.get("timeUnit", ""),
-            bool(said.get("isSigned", True)),
+            described.get("timeUnit", ""),
+            bool(described.get("isSigned", True)),
         )
 
 

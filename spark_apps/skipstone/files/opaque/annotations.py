@@ -32,15 +32,15 @@ _PARAMETERS = re.compile(r"\w+\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 def logical_type(kind: Opaque) -> Raw:
-    """What Parquet calls values of ``kind``."""
+    """Return Parquet's logical type of values of ``kind``."""
     if kind.word == VARIANT:
         return encode_struct({_VARIANT: encode_struct({1: Byte(_VARIANT_VERSION)})})
-    found = _PARAMETERS.fullmatch(str(kind))
-    told = [one.strip().strip("'\"") for one in (found[1] or "").split(",")] if found else []
-    crs = (told[0] if told else "") or _DEFAULT_CRS
+    match = _PARAMETERS.fullmatch(str(kind))
+    parameters = [parameter.strip().strip("'\"") for parameter in (match[1] or "").split(",")] if match else []
+    crs = (parameters[0] if parameters else "") or _DEFAULT_CRS
     if kind.word == GEOMETRY:
         return encode_struct({_GEOMETRY: encode_struct({1: crs.encode()})})
-    algorithm = told[1].lower() if len(told) > 1 else _ALGORITHMS[0]
+    algorithm = parameters[1].lower() if len(parameters) > 1 else _ALGORITHMS[0]
     return encode_struct({_GEOGRAPHY: encode_struct({1: crs.encode(), 2: Int32(_ALGORITHMS.index(algorithm))})})
 
 
@@ -66,8 +66,8 @@ def stored_types(schema: Schema) -> Mapping[int, Opaque]:
 
 
 def is_shredded(elements: Sequence[Struct]) -> bool:
-    """Whether some variant in a column with these elements is in more parts than metadata and value."""
-    return any(_VARIANT in one.get(_LOGICAL_TYPE, {}) and one.get(_CHILDREN) != _WHOLE for one in elements)
+    """Return whether some variant in a column with these elements is in more parts than metadata and value."""
+    return any(_VARIANT in element.get(_LOGICAL_TYPE, {}) and element.get(_CHILDREN) != _WHOLE for element in elements)
 
 
 def _ended(schema: Schema, before: Callable[[bytes, int], bytes] | None, end: bytes, start: int) -> bytes:

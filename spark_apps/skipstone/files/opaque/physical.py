@@ -39,13 +39,13 @@ def require_whole(path: str, physical: Iterable[pa.Field], columns: Iterable[Nes
             )
 
 
-def whole_values(found: pa.Array, kind: Opaque) -> pa.Array:
-    """Values of a column of ``kind`` as kernels have them. ``found``: as a file has them, whole."""
+def whole_values(values: pa.Array, kind: Opaque) -> pa.Array:
+    """Return a column of ``kind`` as kernels have it. ``values``: as a file has them, whole."""
     wanted = kind.arrow
-    if found.type == wanted or not pa.types.is_struct(wanted):
-        return found.cast(wanted)
-    parts = [found.field(part.name).cast(part.type) for part in wanted]
-    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=pc.is_null(found))
+    if values.type == wanted or not pa.types.is_struct(wanted):
+        return values.cast(wanted)
+    parts = [values.field(part.name).cast(part.type) for part in wanted]
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=pc.is_null(values))
 
 
 def known_types(physical: pa.Schema, schema: Schema) -> tuple[pa.Schema, Mapping[int, Opaque]]:

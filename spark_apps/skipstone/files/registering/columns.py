@@ -40,7 +40,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class FileNames:
-    """What people call a file, and how its columns go with those of a table.
+    """The name of a file for people, and how its columns go with those of a table.
 
     ``sources``: names in files by column, where they differ. ``given``: columns whose values folders tell.
     ``copies`` decides whether a message may send people to the mode Copy.
@@ -72,20 +72,22 @@ def match_columns(file: FileNames, footer: pq.FileMetaData, schema: Schema) -> F
     except pa.ArrowException as error:
         message = f"'{file.name}' has a column that cannot be read: {error}; write the file again without it"
         raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD) from error
-    top = {file.sources.get(one.name, one.name): one for one in schema.fields}
+    top = {file.sources.get(table_field.name, table_field.name): table_field for table_field in schema.fields}
     fed = {column: source for column, source in file.sources.items() if column != source}
     matching = _Matching(file.name, footer.schema, file.copies, fed, has_ids=any(map(_has_id, arrow)))
-    for name, one in top.items():
-        if name not in arrow.names and (one.name in file.sources or (one.required and one.name not in file.given)):
+    for name, table_field in top.items():
+        if name not in arrow.names and (
+            table_field.name in file.sources or (table_field.required and table_field.name not in file.given)
+        ):
             raise matching.missing((name,), arrow.names)
     if not top.keys() & set(arrow.names) and not _are_alike(arrow.names, top):
-        raise _no_column(file.name, arrow.names, [one.name for one in schema.fields])
+        raise _no_column(file.name, arrow.names, [table_field.name for table_field in schema.fields])
     matching.fields(list(arrow), top, ())
     return FileColumns(matching.leaves, {top[name].field_id: name for name in arrow.names}, matching.has_ids)
 
 
 def _are_alike(names: Sequence[str], known: Iterable[str]) -> bool:
-    """Whether one of ``names`` is one of those ``known`` in another case, or the lineage of rows."""
+    """Return whether one of ``names`` is one of those ``known`` in another case, or the lineage of rows."""
     lower = {name.lower() for name in known} | set(LINEAGE_NAMES)
     return any(name.lower() in lower for name in names)
 
@@ -98,8 +100,8 @@ def _no_column(file: str, names: Sequence[str], known: Sequence[str]) -> BadSpec
     return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
 
 
-def _has_id(one: pa.Field) -> bool:
-    return field_id(one) is not None or any(map(_has_id, _below(one.type)))
+def _has_id(arrow_field: pa.Field) -> bool:
+    return field_id(arrow_field) is not None or any(map(_has_id, _below(arrow_field.type)))
 
 
 def _below(kind: pa.DataType) -> list[pa.Field]:
@@ -120,9 +122,9 @@ class _Matching:
     has_ids: bool
     leaves: dict[str, Leaf] = field(default_factory=dict)
 
-    def fields(self, found: Sequence[pa.Field], wanted: Mapping[str, NestedField], path: tuple[str, ...]) -> None:
-        """Match the columns ``found`` below ``path`` with those ``wanted``, by their names in the file."""
-        names = [one.name for one in found]
+    def fields(self, columns: Sequence[pa.Field], wanted: Mapping[str, NestedField], path: tuple[str, ...]) -> None:
+        """Match the ``columns`` of the file below ``path`` with those ``wanted``, by their names in the file."""
+        names = [column.name for column in columns]
         if len(set(names)) < len(names):
             below = f" below '{_shown(path)}'" if path else ""
             message = f"'{self.file}': two columns{below} have one name: give each its own name"
@@ -131,11 +133,11 @@ class _Matching:
         if unknown:
             first = next((name for name in unknown if _are_alike([name], wanted)), unknown[0])
             raise self._unknown((*path, first), [*wanted])
-        for one in found:
-            self._field(one, wanted[one.name], (*path, one.name))
+        for column in columns:
+            self._field(column, wanted[column.name], (*path, column.name))
 
-    def _field(self, found: pa.Field, wanted: NestedField, path: tuple[str, ...]) -> None:
-        number = field_id(found)
+    def _field(self, column: pa.Field, wanted: NestedField, path: tuple[str, ...]) -> None:
+        number = field_id(column)
         if self.has_ids and number != wanted.field_id:
             has = "has no field id beside columns that have one" if number is None else f"has the field id {number}"
             raise BadSpec(
@@ -144,42 +146,42 @@ class _Matching:
                 f"file was written for another table. Write it without field ids, {COPY_INSTEAD}",
                 field=_FIELD,
             )
-        self._type(found.type, wanted, path)
+        self._type(column.type, wanted, path)
 
-    def _type(self, found: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
+    def _type(self, arrow_type: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
         match wanted.field_type:
-            case StructType() as kind if pa.types.is_struct(found):
-                self._struct(_below(found), kind, path)
-            case ListType() as kind if pa.types.is_list(found) or pa.types.is_large_list(found):
-                self._field(found.value_field, kind.element_field, (*path, _ELEMENT))
-            case MapType() as kind if pa.types.is_map(found):
-                self._field(found.key_field, kind.key_field, (*path, _KEY))
-                self._field(found.item_field, kind.value_field, (*path, "value"))
+            case StructType() as kind if pa.types.is_struct(arrow_type):
+                self._struct(_below(arrow_type), kind, path)
+            case ListType() as kind if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+                self._field(arrow_type.value_field, kind.element_field, (*path, _ELEMENT))
+            case MapType() as kind if pa.types.is_map(arrow_type):
+                self._field(arrow_type.key_field, kind.key_field, (*path, _KEY))
+                self._field(arrow_type.item_field, kind.value_field, (*path, "value"))
             case StructType() | ListType() | MapType():
-                raise self._unfit(path, str(found), wanted.field_type, found)
-            case _ if pa.types.is_nested(found):
-                raise self._unfit(path, str(found), wanted.field_type, found)
+                raise self._unfit(path, str(arrow_type), wanted.field_type, arrow_type)
+            case _ if pa.types.is_nested(arrow_type):
+                raise self._unfit(path, str(arrow_type), wanted.field_type, arrow_type)
             case _:
-                self._leaf(found, wanted, path)
+                self._leaf(arrow_type, wanted, path)
 
-    def _struct(self, found: Sequence[pa.Field], kind: StructType, path: tuple[str, ...]) -> None:
-        names = [one.name for one in found]
-        for one in kind.fields:
-            if one.required and one.name not in names:
-                raise self.missing((*path, one.name), names)
-        self.fields(found, {one.name: one for one in kind.fields}, path)
+    def _struct(self, columns: Sequence[pa.Field], kind: StructType, path: tuple[str, ...]) -> None:
+        names = [column.name for column in columns]
+        for table_field in kind.fields:
+            if table_field.required and table_field.name not in names:
+                raise self.missing((*path, table_field.name), names)
+        self.fields(columns, {table_field.name: table_field for table_field in kind.fields}, path)
 
-    def _leaf(self, found: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
+    def _leaf(self, arrow_type: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
         column = self.parquet.column(len(self.leaves))
-        stored = stored_type(column, found)
+        stored = stored_type(column, arrow_type)
         if not is_read_as(stored, wanted.field_type):
-            raise self._unfit(path, str(stored), wanted.field_type, found)
+            raise self._unfit(path, str(stored), wanted.field_type, arrow_type)
         if column.max_repetition_level and column.path.count(".") < _levels(path):
-            raise self._unfit(path, "a list of the old form with two levels", wanted.field_type, found)
+            raise self._unfit(path, "a list of the old form with two levels", wanted.field_type, arrow_type)
         self.leaves[column.path] = Leaf(wanted.field_id, wanted.field_type, stored, wanted.required)
 
-    def _unfit(self, path: tuple[str, ...], shown: str, wanted: IcebergType, found: pa.DataType) -> BadSpec:
-        copied = len(path) == 1 and self.copies(found, wanted)
+    def _unfit(self, path: tuple[str, ...], shown: str, wanted: IcebergType, arrow_type: pa.DataType) -> BadSpec:
+        copied = len(path) == 1 and self.copies(arrow_type, wanted)
         instead = f", {COPY_INSTEAD}, which converts values that lose nothing by it" if copied else ""
         return BadSpec(
             Reason.COLUMN_TYPE_UNSUPPORTED,
@@ -199,18 +201,18 @@ class _Matching:
             )
             return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
         alike = [name for name in known if name.lower() == path[-1].lower()]
-        said = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
+        problem = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
         if len(path) > 1:
             fix = "write the file with the table's name" if alike else "write the file without it"
         elif alike:
             fix = "name it in source.mapping"
         else:
             fix = f"add it to the table, {COPY_INSTEAD}, which leaves out what the table does not have"
-        message = f"'{self.file}': column '{_shown(path)}' {said}: {fix}"
+        message = f"'{self.file}': column '{_shown(path)}' {problem}: {fix}"
         return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
 
     def missing(self, path: tuple[str, ...], names: Sequence[str]) -> UserError:
-        """What is wrong with a file that lacks a column; ``names``: those beside which it should be."""
+        """Return the error for a file that lacks a column; ``names``: those beside which it should be."""
         if alike := [name for name in names if name.lower() == path[-1].lower()]:
             return self._unknown((*path[:-1], alike[0]), [path[-1]])
         return BadData(

@@ -58,7 +58,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Examination:
-    """What files are compared with: one table. ``sources``: names in files by column, where they differ.
+    """The table that files are compared with. ``sources``: names in files by column, where they differ.
 
     ``mapping``: the name mapping by which readers will find the columns. ``modes``: the table's metrics modes.
     """
@@ -133,7 +133,7 @@ class Examination:
 
 
 def plan_examination(table: Table, mapping: NameMapping, sources: Mapping[str, str], copies: Copies) -> Examination:
-    """What files that are to be registered in ``table`` are compared with."""
+    """Return the examination of files that are to be registered in ``table``."""
     layout = TableLayout(table.schema(), table.spec())
     return Examination(layout, mapping, sources, metrics_of(table), file_access(table), copies)
 
@@ -150,8 +150,8 @@ def _damage(name: str) -> Iterator[None]:
 
 
 def _unreadable(name: str, message: str) -> BadData:
-    said = f"'{name}': {message}. Remove the file from the folder, or name the files to register by a pattern"
-    return BadData(Reason.SOURCE_UNREADABLE, said, field=_FIELD)
+    text = f"'{name}': {message}. Remove the file from the folder, or name the files to register by a pattern"
+    return BadData(Reason.SOURCE_UNREADABLE, text, field=_FIELD)
 
 
 def _require_calendar(name: str, footer: pq.FileMetaData, held: FileColumns) -> None:

@@ -38,17 +38,17 @@ def folder_values(path: str) -> Mapping[str, str | None]:
 
     Raises BadData (SOURCE_UNREADABLE) when one column is named twice.
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in PurePosixPath(path).parent.parts:
         name, equals, value = part.partition("=")
         if not equals or not name:
             continue
         column = unquote(name)
-        if column in found:
+        if column in values:
             message = f"the folders of '{path}' name the column '{column}' twice: move the file to one of them"
             raise BadData(Reason.SOURCE_UNREADABLE, message, field="source.paths")
-        found[column] = None if value == HIVE_NULL else unquote(value)
-    return found
+        values[column] = None if value == HIVE_NULL else unquote(value)
+    return values
 
 
 def as_value(text: str | None, kind: IcebergType) -> Any:
@@ -77,7 +77,7 @@ def _decimal(text: str, kind: DecimalType) -> Decimal:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        raise ValueError("it is no decimal") from None
+        raise ValueError("it is not a decimal") from None
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or exponent > 0 or -exponent > kind.scale:
         raise ValueError("it has other digits after the point than the type")
@@ -94,10 +94,10 @@ def _boolean(text: str) -> bool:
 
 
 def _moment(text: str) -> int:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is not None:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
         raise ValueError("it has a time zone")
-    return datetime_to_micros(found)
+    return datetime_to_micros(moment)
 
 
 _PARSERS: Mapping[type[IcebergType], Callable[[str], Any]] = {

@@ -60,30 +60,32 @@ def footer_statistics(
     return statistics_of(footer, schema, NanCounter(), dict(modes), foreign)
 
 
-def add_constants(found: dict[str, Any], values: Mapping[int, Any], schema: Schema, modes: Mapping[str, str]) -> None:
-    """Add to the statistics ``found`` that columns have one value in all rows, whether or not the file holds them.
+def add_constants(
+    statistics: dict[str, Any], values: Mapping[int, Any], schema: Schema, modes: Mapping[str, str]
+) -> None:
+    """Add to ``statistics`` that columns have one value in all rows, whether or not the file holds them.
 
     ``values``: by field id, as Iceberg keeps partition values.
     """
     plan = compute_statistics_plan(schema, dict(modes))
     for number, value in values.items():
         if isinstance(plan[number].iceberg_type, _CERTAIN):
-            _add_constant(found, plan[number], value)
+            _add_constant(statistics, plan[number], value)
 
 
-def _add_constant(found: dict[str, Any], column: StatisticsCollector, value: Any) -> None:
-    mode, number, rows = column.mode, column.field_id, found["record_count"]
+def _add_constant(statistics: dict[str, Any], column: StatisticsCollector, value: Any) -> None:
+    mode, number, rows = column.mode, column.field_id, statistics["record_count"]
     if mode.type == MetricModeTypes.NONE:
         return
-    found["value_counts"][number] = rows
-    found["null_value_counts"][number] = 0 if value is not None else rows
+    statistics["value_counts"][number] = rows
+    statistics["null_value_counts"][number] = 0 if value is not None else rows
     if value is None or mode.type == MetricModeTypes.COUNTS:
         return
     upper = upper_bound(value, mode.length) if isinstance(value, str) else value
     lower = value[: mode.length] if isinstance(value, str) else value
-    found["lower_bounds"][number] = to_bytes(column.iceberg_type, lower)
+    statistics["lower_bounds"][number] = to_bytes(column.iceberg_type, lower)
     if upper is not None:
-        found["upper_bounds"][number] = to_bytes(column.iceberg_type, upper)
+        statistics["upper_bounds"][number] = to_bytes(column.iceberg_type, upper)
 
 
 def _statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, pq.Statistics | None]]:
@@ -100,9 +102,9 @@ def _has_nan(kind: IcebergType, statistics: pq.Statistics) -> bool:
 
 def null_counts(footer: pq.FileMetaData, columns: FileColumns) -> Mapping[int, int | None]:
     """How many nulls there are by field id, as far as the footer tells."""
-    found: dict[int, int | None] = dict.fromkeys((leaf.field_id for leaf in columns.leaves.values()), 0)
+    counts: dict[int, int | None] = dict.fromkeys((leaf.field_id for leaf in columns.leaves.values()), 0)
     for path, statistics in _statistics(footer):
         number = columns.leaves[path].field_id
-        before, known = found[number], statistics if statistics and statistics.has_null_count else None
-        found[number] = None if before is None or known is None else before + known.null_count
-    return found
+        before, known = counts[number], statistics if statistics and statistics.has_null_count else None
+        counts[number] = None if before is None or known is None else before + known.null_count
+    return counts

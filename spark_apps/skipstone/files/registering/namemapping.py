@@ -32,11 +32,11 @@ def plan_mapping(table: Table, sources: Mapping[str, str]) -> NameMapping:
 def _merged(
     fields: Sequence[NestedField], known: Sequence[MappedField], sources: Mapping[str, str] | None = None
 ) -> list[MappedField]:
-    before = {one.field_id: one for one in known}
-    found = [_mapped(field, before.pop(field.field_id, None), (sources or {}).get(field.name)) for field in fields]
-    found += before.values()  # of columns that were dropped: their values stay theirs
-    _require_one_meaning(found)
-    return found
+    before = {mapped.field_id: mapped for mapped in known}
+    merged = [_mapped(field, before.pop(field.field_id, None), (sources or {}).get(field.name)) for field in fields]
+    merged += before.values()  # of columns that were dropped: their values stay theirs
+    _require_one_meaning(merged)
+    return merged
 
 
 def _mapped(field: NestedField, known: MappedField | None, source: str | None) -> MappedField:

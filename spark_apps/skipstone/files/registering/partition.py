@@ -44,31 +44,31 @@ class TableLayout:
     def identities(self) -> Mapping[int, int]:
         """Place in the spec of each field that keeps the values of a column, by the column's field id."""
         fields = enumerate(self.spec.fields)
-        return {one.source_id: place for place, one in fields if isinstance(one.transform, IdentityTransform)}
+        return {field.source_id: place for place, field in fields if isinstance(field.transform, IdentityTransform)}
 
     @cached_property
     def columns(self) -> tuple[NestedField, ...]:
         """The columns at the top of the schema that partitions are made of."""
-        used = [one for one in self.spec.fields if not isinstance(one.transform, VoidTransform)]
-        places = {self.schema.accessor_for_field(one.source_id).position for one in used}
+        used = [field for field in self.spec.fields if not isinstance(field.transform, VoidTransform)]
+        places = {self.schema.accessor_for_field(field.source_id).position for field in used}
         return tuple(self.schema.fields[place] for place in sorted(places))
 
     def values(self, partition: PartitionTuple) -> dict[int, Any]:
-        """What columns are in all rows of a file in ``partition``, by field id."""
+        """Return the values of columns in all rows of a file in ``partition``, by field id."""
         return {number: partition[place] for number, place in self.identities.items()}
 
     def partitions(self, columns: pa.Table) -> Iterator[PartitionTuple]:
         """The partitions of rows; ``columns`` has at least those of the layout."""
         fields = arrow_schema(self.schema)
         known = set(columns.column_names)
-        rows = [columns[one.name] if one.name in known else pa.nulls(len(columns), one.type) for one in fields]
+        rows = [columns[field.name] if field.name in known else pa.nulls(len(columns), field.type) for field in fields]
         for values, _ in split_by_partition(pa.table(rows, schema=fields.remove_metadata()), self.spec, self.schema):
             yield values
 
 
 @dataclass(frozen=True)
 class FolderValues:
-    """What the folders of the file ``name`` say. ``texts``: by column."""
+    """The values in the folders of the file ``name``. ``texts``: by column."""
 
     name: str
     layout: TableLayout
@@ -88,41 +88,41 @@ class FolderValues:
 
     def constants(self, held: FileColumns) -> dict[int, Any]:
         """Values of columns that the file lacks, by field id. Raises BadData (SOURCE_UNREADABLE, BAD_RECORDS)."""
-        lacking = [one for one in self.layout.schema.fields if one.field_id not in held.names]
-        for one in lacking:
-            alike = [name for name in self.unused if plain_name(name) == plain_name(one.name)]
-            if one.name not in self.texts and alike:
+        lacking = [field for field in self.layout.schema.fields if field.field_id not in held.names]
+        for field in lacking:
+            alike = [name for name in self.unused if plain_name(name) == plain_name(field.name)]
+            if field.name not in self.texts and alike:
                 raise self._refused(
-                    f"a folder names the column '{alike[0]}' and the table has '{one.name}', which the file lacks, and "
-                    "names are exact. Rename the folder"
+                    f"a folder names the column '{alike[0]}' and the table has '{field.name}', which the file lacks, "
+                    "and names are exact. Rename the folder"
                 )
-            if one.name in self.texts and one.field_id not in self.layout.identities:
+            if field.name in self.texts and field.field_id not in self.layout.identities:
                 raise self._refused(
-                    f"the folders name the column '{one.name}', which the file lacks, and the table is not partitioned "
-                    "by its values, so that its rows would hold null. Write the file with the column, or partition the "
-                    "table by it"
+                    f"the folders name the column '{field.name}', which the file lacks, and the table is not "
+                    "partitioned by its values, so that its rows would hold null. Write the file with the column, or "
+                    "partition the table by it"
                 )
-            if one.name not in self.texts and one.field_id in self.layout.identities:
+            if field.name not in self.texts and field.field_id in self.layout.identities:
                 raise self._refused(
-                    f"the table is partitioned by '{one.name}', which neither the file nor a folder '{one.name}=…' of "
-                    "its path tells. Move the file to such a folder, or write it with the column, "
+                    f"the table is partitioned by '{field.name}', which neither the file nor a folder '{field.name}=…' "
+                    "of its path tells. Move the file to such a folder, or write it with the column, "
                     f"{COPY_INSTEAD}, which takes it for null"
                 )
-        return {one.field_id: self._value(one) for one in lacking if one.name in self.texts}
+        return {field.field_id: self._value(field) for field in lacking if field.name in self.texts}
 
     def require_agreement(self, partition: PartitionTuple) -> None:
         """Raise BadData (SOURCE_UNREADABLE) when a folder says something else than the file."""
-        for one in self.layout.schema.fields:
-            place = self.layout.identities.get(one.field_id)
-            if place is None or one.name not in self.texts:
+        for field in self.layout.schema.fields:
+            place = self.layout.identities.get(field.field_id)
+            if place is None or field.name not in self.texts:
                 continue
             try:
-                told = as_value(self.texts[one.name], one.field_type)
+                value = as_value(self.texts[field.name], field.field_type)
             except ValueError:
                 continue  # what a folder cannot say for sure the file does
-            if told != partition[place]:
+            if value != partition[place]:
                 raise self._refused(
-                    f"its folder and its rows differ in the column '{one.name}'. Move it to its folder, "
+                    f"its folder and its rows differ in the column '{field.name}'. Move it to its folder, "
                     f"{COPY_INSTEAD}, which believes the rows"
                 )
 
@@ -143,7 +143,7 @@ class FolderValues:
 
 
 def folders_of(name: str, layout: TableLayout) -> FolderValues:
-    """What the folders of a file say. Raises BadData (SOURCE_UNREADABLE)."""
+    """Return the values in the folders of a file. Raises BadData (SOURCE_UNREADABLE)."""
     return FolderValues(name, layout, folder_values(name))
 
 
@@ -154,15 +154,15 @@ def partition_by_bounds(
     if layout.spec.is_unpartitioned():
         return tuple(None for _ in layout.spec.fields)
     ends = [_ends(column, footer, held, constants) for column in layout.columns]
-    if any(one is None for one in ends):
+    if any(end is None for end in ends):
         return None
     fields = arrow_schema(layout.schema)
     pairs = zip(layout.columns, ends, strict=True)
-    columns = {column.name: _typed(one, fields.field(column.name).type) for column, one in pairs}
-    found = list(layout.partitions(pa.table(columns)))
-    is_one = all(one is not None and one[0] == one[1] for one in ends)
+    columns = {column.name: _typed(end, fields.field(column.name).type) for column, end in pairs}
+    partitions = list(layout.partitions(pa.table(columns)))
+    is_one = all(end is not None and end[0] == end[1] for end in ends)
     keeps_order = all(field.transform.preserves_order for field in layout.spec.fields)
-    return found[0] if len(found) == 1 and (is_one or keeps_order) else None
+    return partitions[0] if len(partitions) == 1 and (is_one or keeps_order) else None
 
 
 def _ends(
@@ -181,7 +181,7 @@ def _ends(
 
 
 def _is_whole(footer: pq.FileMetaData, held: FileColumns, number: int) -> bool:
-    """Whether every row group that holds rows has bounds of the column."""
+    """Return whether every row group that holds rows has bounds of the column."""
     (place,) = (at for at, leaf in enumerate(held.leaves.values()) if leaf.field_id == number)
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     chunks = [group.column(place) for group in groups if group.num_rows]
@@ -197,15 +197,15 @@ def _typed(ends: tuple[Any, Any] | None, kind: pa.DataType) -> pa.Array:
 
 def the_partition(name: str, layout: TableLayout, batches: Iterator[pa.RecordBatch]) -> PartitionTuple:
     """The one partition of all rows. Raises BadData (SOURCE_UNREADABLE) when there are several."""
-    found: dict[str, PartitionTuple] = {}
+    by_text: dict[str, PartitionTuple] = {}
     for batch in batches:
         for values in layout.partitions(pa.Table.from_batches([batch])):
-            found.setdefault(repr(values), values)  # by text: a NaN does not equal itself
-        if len(found) > 1:
+            by_text.setdefault(repr(values), values)  # by text: a NaN does not equal itself
+        if len(by_text) > 1:
             raise BadData(
                 Reason.SOURCE_UNREADABLE,
                 f"'{name}' holds rows of several partitions of the table ({layout.spec}), and a file belongs to one: "
                 f"write a file for each, {COPY_INSTEAD}",
                 field=_FIELD,
             )
-    return next(iter(found.values()))
+    return next(iter(by_text.values()))

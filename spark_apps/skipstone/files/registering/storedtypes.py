@@ -57,8 +57,8 @@ class StoredType:
     def __str__(self) -> str:
         """As messages show it."""
         shown = {name: value for name, value in self.logical.items() if name in _SHOWN}
-        said = ", ".join(f"{_SHOWN[name]} {str(value).lower()}" for name, value in shown.items())
-        annotation = "" if self.annotation == "None" else f" {self.annotation}" + (f" ({said})" if said else "")
+        text = ", ".join(f"{_SHOWN[name]} {str(value).lower()}" for name, value in shown.items())
+        annotation = "" if self.annotation == "None" else f" {self.annotation}" + (f" ({text})" if text else "")
         size = f"({self.length})" if self.physical == "FIXED_LEN_BYTE_ARRAY" else ""
         noted = "" if _is_plain(self.arrow) else f", which Arrow reads as {self.arrow}"
         return f"{self.physical}{size}{annotation}{noted}"
@@ -81,12 +81,12 @@ def stored_type(column: pq.ColumnSchema, arrow: pa.DataType) -> StoredType:
 
 
 def is_read_as(stored: StoredType, kind: IcebergType) -> bool:
-    """Whether every reader gives the values of such a column as ``kind``, a primitive type."""
+    """Return whether every reader gives the values of such a column as ``kind``, a primitive type."""
     return _is_plain(stored.arrow) and _fits(stored, kind)
 
 
 def _is_plain(arrow: pa.DataType) -> bool:
-    """Whether Arrow's readers take the column for what Parquet says, not for what a writer noted beside.
+    """Return whether Arrow's readers take the column for what Parquet says, not for what a writer noted beside.
 
     PyIceberg keeps what Arrow makes of texts and bytes, and cannot put dictionaries and views beside plain ones of
     other files. It reads instants in UTC only, and decimals of one width.
@@ -126,9 +126,9 @@ def _is_signed(stored: StoredType) -> bool:
 
 def _is_decimal(stored: StoredType, kind: DecimalType) -> bool:
     """A decimal of equal scale and no more digits: readers do not move the point."""
-    told = stored.logical
+    logical = stored.logical
     is_one = stored.annotation == "Decimal" and stored.physical in _DECIMALS
-    return is_one and bool(told["scale"] == kind.scale and told["precision"] <= kind.precision)
+    return is_one and bool(logical["scale"] == kind.scale and logical["precision"] <= kind.precision)
 
 
 def _is_moment(stored: StoredType, kind: IcebergType) -> bool:
@@ -144,15 +144,19 @@ def _is_moment(stored: StoredType, kind: IcebergType) -> bool:
 
 
 def _is_bytes(stored: StoredType, kind: IcebergType) -> bool:
-    found = (stored.physical, stored.annotation)
+    stored_as = (stored.physical, stored.annotation)
     match kind:
         case StringType():
-            return found == ("BYTE_ARRAY", "String")
+            return stored_as == ("BYTE_ARRAY", "String")
         case BinaryType():
-            return found == ("BYTE_ARRAY", "None")
+            return stored_as == ("BYTE_ARRAY", "None")
         case FixedType():
-            return found == ("FIXED_LEN_BYTE_ARRAY", "None") and stored.length == len(kind)
+            return stored_as == ("FIXED_LEN_BYTE_ARRAY", "None") and stored.length == len(kind)
         case UUIDType():
-            return found[0] == "FIXED_LEN_BYTE_ARRAY" and found[1] in ("None", "UUID") and stored.length == _UUID_BYTES
+            return (
+                stored_as[0] == "FIXED_LEN_BYTE_ARRAY"
+                and stored_as[1] in ("None", "UUID")
+                and stored.length == _UUID_BYTES
+            )
         case _:
             return False

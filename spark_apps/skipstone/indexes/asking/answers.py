@@ -52,7 +52,7 @@ class HeldColumn:
 
     @property
     def is_exact(self) -> bool:
-        """Whether entries tell exactly which value it was: they do of all but keys that are floats."""
+        """Return whether entries tell exactly which value it was: they do of all but keys that are floats."""
         return not self.column.is_key or is_exact(self.kind)
 
     def values(self, stored: pa.Array) -> pa.Array:
@@ -79,11 +79,11 @@ class IndexAnswer:
 
     @property
     def savings(self) -> ReadCost:
-        """What reading these columns of its files costs."""
+        """Return the cost of reading these columns of its files."""
         return self.cost_of(self.ordinals)
 
     def cost_of(self, ordinals: Sequence[int] | npt.NDArray[np.int64]) -> ReadCost:
-        """What reading those of its files that are among ``ordinals`` costs."""
+        """Return the cost of reading its files that are among ``ordinals``."""
         chosen = np.isin(self.ordinals, ordinals)
         return ReadCost(int(chosen.sum()), int(self.sizes[chosen].sum()))
 
@@ -101,8 +101,8 @@ def plan_answer(
 ) -> IndexAnswer | None:
     """The answer from one index that saves most of the candidates; None when no index holds all columns."""
     fitting = [index for index in indexes if index.serves(test)]
-    found = [_answer(test, wanted, index, files, candidates) for index in fitting]
-    answers = [answer for answer in found if answer is not None]
+    offered = [_answer(test, wanted, index, files, candidates) for index in fitting]
+    answers = [answer for answer in offered if answer is not None]
     best = plan_next([Offer(answer.savings, answer.probe.cost) for answer in answers])
     return None if best is None else answers[best]
 

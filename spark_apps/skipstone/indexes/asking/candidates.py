@@ -48,7 +48,7 @@ class WeighedFiles:
     whole_files: bool = False
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
-        """What reading the candidates among some files costs."""
+        """Return the cost of reading the candidates among some files."""
         chosen = self.mask & among
         return ReadCost(int(chosen.sum()), int(self.sizes[chosen].sum()))
 
@@ -59,13 +59,13 @@ class WeighedFiles:
         return replace(self, mask=mask)
 
     def hit_cost(self, hits: IndexHits) -> ReadCost:
-        """What reading the row groups with hits costs; files of unknown row groups count whole."""
+        """Return the cost of reading the row groups with hits; files of unknown row groups count whole."""
         ordinals, groups = np.unique(hits.ordinals[self.mask[hits.ordinals]], return_counts=True)
         part = np.minimum(1.0, groups / np.maximum(1, self.row_groups[ordinals]))
         return ReadCost(len(ordinals), int((self.sizes[ordinals] * part).sum()))
 
     def are_narrowed_by(self, hits: IndexHits, weighed: int | None = None) -> bool:
-        """Whether reading the hits, or by position those of files with few, is less than reading what is covered.
+        """Return whether reading the hits, by position in files with few, takes less than reading all covered files.
 
         ``weighed``: bytes of covered files by which it is judged what is left out; None: all that ``hits`` cover.
         """
@@ -74,14 +74,15 @@ class WeighedFiles:
         return hits.is_empty or is_narrow(judged - (covered - self._read_whole(hits)), judged)
 
     def are_narrowed_so_far(self, hits: IndexHits) -> bool:
-        """Whether ``hits``, which may not be all yet, narrow what is covered: of too many no single rows are read."""
+        """Return whether ``hits``, maybe not all yet, narrow what is covered: too many are not read row by row."""
         too_many = self.most_rows is not None and len(hits.rows.keys) > self.most_rows
         return (replace(self, by_position=False) if too_many else self).are_narrowed_by(hits)
 
     def will_be_everywhere(self, samples: tuple[IndexHits, IndexHits], times: float) -> bool:
-        """Whether nearly all pages of what is covered will be hit, once ``times`` as many keys are looked up as gave
-        the hits of both samples; or nearly all files, of which tasks decode no single pages, and too many pages for the
-        driver. Not where so little is covered that the driver reads it in no time.
+        """Return whether ``times`` as many keys as those of both samples will hit nearly all covered pages.
+
+        Also if they will hit nearly all files, of which tasks do not decode single pages, and too many pages for the
+        driver. False if so little is covered that the driver reads it at once.
         """
         covered = self.mask & samples[0].covered
         whole = self.cost(covered)

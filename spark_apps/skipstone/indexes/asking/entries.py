@@ -60,13 +60,13 @@ def entry_filter(test: Test, columns: Mapping[int, EntryColumn]) -> EntryFilter:
 def test_names(columns: Mapping[int, EntryColumn]) -> dict[int, tuple[str, str]]:
     """By which name and storage type a test finds each column."""
     return {
-        number: (_order_name(one.name) if is_ordered_apart(one) else one.name, one.storage)
-        for number, one in columns.items()
+        number: (_order_name(column.name) if is_ordered_apart(column) else column.name, column.storage)
+        for number, column in columns.items()
     }
 
 
 def is_ordered_apart(column: EntryColumn) -> bool:
-    """Whether stored values do not compare as keys do: included floats, with NaN and zeros of both signs."""
+    """Return whether stored values do not compare as keys do: included floats, with NaN and zeros of both signs."""
     return column.storage == _FLOATS and not column.is_key
 
 

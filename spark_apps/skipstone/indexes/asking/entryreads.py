@@ -84,9 +84,9 @@ def read_part(io: FileIO, part: EntryPart, question: EntryQuestion) -> Iterator[
         with naming_file(part.file.path), KeptFile(io, part.file.path, part.file.size) as stream:
             opened = _OpenEntries(stream, part, question)
             for group in part.groups:
-                found = opened.read(group)
-                if found.num_rows:
-                    yield found
+                entries = opened.read(group)
+                if entries.num_rows:
+                    yield entries
     except UnreadableIndexFile:
         forget_chunks(part.file.path)
         raise
@@ -121,8 +121,8 @@ class _OpenEntries:
         if not passing.num_rows:
             return self._question.schema.empty_table()
         rows = passing[_ROW].to_numpy()
-        found = self._pages.read(group, others, rows)
-        besides = found or self._file.read_group(group, others).take(pa.array(rows))
+        by_pages = self._pages.read(group, others, rows)
+        besides = by_pages or self._file.read_group(group, others).take(pa.array(rows))
         entries = self._cast(pa.table({name: (besides if name in others else passing)[name] for name in names}))
         return entries if self._question.keys == self._question.tested else filters.all.passing(entries)
 
@@ -132,9 +132,9 @@ class _OpenEntries:
         if spans is None or (spans[:, 1] - spans[:, 0]).sum() > _FEW_ROWS or not self._are_short:
             return None
         names = self._question.schema.names
-        found = [pages.stretch(group, names, *span) for span in spans.tolist()]
-        known = [batch for batch in found if batch is not None]
-        return self._cast(pa.Table.from_batches(known)) if known and len(known) == len(found) else None
+        batches = [pages.stretch(group, names, *span) for span in spans.tolist()]
+        known = [batch for batch in batches if batch is not None]
+        return self._cast(pa.Table.from_batches(known)) if known and len(known) == len(batches) else None
 
     @cached_property
     def _are_short(self) -> bool:
@@ -144,8 +144,8 @@ class _OpenEntries:
         """The keys of the entries of a row group that may pass, and their numbers in it."""
         if (spans := self._spans.get(group)) is not None:
             rows = np.concatenate([np.arange(*span) for span in spans])
-            if (found := pages.read(group, names, rows)) is not None:
-                return pa.Table.from_batches([found]).append_column(_ROW, pa.array(rows))
+            if (batch := pages.read(group, names, rows)) is not None:
+                return pa.Table.from_batches([batch]).append_column(_ROW, pa.array(rows))
         whole = self._file.read_group(group, names)
         return whole.append_column(_ROW, pa.array(np.arange(whole.num_rows)))
 

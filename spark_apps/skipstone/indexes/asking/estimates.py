@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 def entries_at_least(index: FoundIndex, test: Test) -> int:
     """So many entries of ``index``, or more, pass ``test``: those of row groups, and of pages, inside its range.
 
-    0 for what is no range of the first column, or one that something else narrows, but for nulls in other columns.
+    0 for what is not a range of the first column, or one that something else narrows, but for nulls in other columns.
     Entries of files that are gone count too. Raises UnreadableIndexFile.
     """
     definition = index.index.definition
@@ -37,19 +37,19 @@ def entries_at_least(index: FoundIndex, test: Test) -> int:
     files = entry_files(index, test) if ranges else ()
     if not 0 < len(files) <= _MOST_FILES:
         return 0
-    found = 0
+    count = 0
     for file in files:
         footer = read_footer(index.index.table.io, file, definition)
         bounds = footer.bounds(key_name(0))
         nulls = bounds.null_count.fill_null(0).to_numpy(zero_copy_only=False)
         ends = bounds.lower, bounds.upper
         inside = _all_inside(ranges, *ends) & bounds.null_count.is_valid().to_numpy(zero_copy_only=False)
-        found += int((footer.rows - nulls)[inside].sum())
+        count += int((footer.rows - nulls)[inside].sum())
         cut = np.flatnonzero(_overlapping(ranges, *ends) & ~inside)[:_MOST_CUT]
         for pages in key_pages(index.index.table.io, file, footer, cut.tolist()).values():
             within = _all_inside(ranges, pages.lower, pages.upper)
-            found += int((np.diff(pages.first) - pages.nulls)[within].sum())
-    return found
+            count += int((np.diff(pages.first) - pages.nulls)[within].sum())
+    return count
 
 
 def _ranges(test: Test, field_id: int) -> list[Range]:
@@ -58,18 +58,18 @@ def _ranges(test: Test, field_id: int) -> list[Range]:
     narrowing = [
         part for part in parts if not (isinstance(part, Maybe) or (isinstance(part, Null) and not part.expected))
     ]
-    ranges = [one for one in narrowing if isinstance(one, Range) and one.field_id == field_id]
+    ranges = [part for part in narrowing if isinstance(part, Range) and part.field_id == field_id]
     return ranges if len(ranges) == len(narrowing) else []
 
 
 def _all_inside(ranges: list[Range], lower: pa.Array, upper: pa.Array) -> Mask:
-    """Whether bounds are known and within all ranges."""
-    return _mask(reduce(lambda known, one: _within(known, one, lower, upper), ranges, _known(lower, upper)))
+    """Return a mask of the bounds that are known and within all ranges."""
+    return _mask(reduce(lambda known, span: _within(known, span, lower, upper), ranges, _known(lower, upper)))
 
 
 def _overlapping(ranges: list[Range], lower: pa.Array, upper: pa.Array) -> Mask:
-    """Whether bounds are known and have something in common with each range."""
-    return _mask(reduce(lambda known, one: _within(known, one, upper, lower), ranges, _known(lower, upper)))
+    """Return a mask of the bounds that are known and overlap each range."""
+    return _mask(reduce(lambda known, span: _within(known, span, upper, lower), ranges, _known(lower, upper)))
 
 
 def _known(lower: pa.Array, upper: pa.Array) -> pa.Array:
@@ -86,5 +86,5 @@ def _within(known: pa.Array, wanted: Range, least: pa.Array, most: pa.Array) -> 
 
 
 def _mask(known: pa.Array) -> Mask:
-    found: Mask = pc.fill_null(known, fill_value=False).to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = pc.fill_null(known, fill_value=False).to_numpy(zero_copy_only=False)
+    return mask

@@ -50,7 +50,7 @@ _NO_ROWS = HitRows(_NOTHING, _NOTHING)
 
 @dataclass(frozen=True)
 class IndexHits:
-    """What indexes say of a condition, for one FileSet.
+    """The hits of indexes for a condition, in one FileSet.
 
     ``covered``: one boolean per file. ``locations``: sorted unique (ordinal << 32 | row group), of covered files only.
     ``counted``: the covered files of which ``rows`` holds every single hit; of the others they are too many.
@@ -68,7 +68,7 @@ class IndexHits:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no hit at all."""
+        """Return whether there is no hit at all."""
         return len(self.locations) == 0
 
     @property
@@ -131,14 +131,14 @@ def both(a: IndexHits, b: IndexHits) -> IndexHits:
     rows = _merged([_rows_with(a, b), _rows_with(b, a)])
     only_a, only_b = a.locations[~b.covered[a.ordinals]], b.locations[~a.covered[b.ordinals]]
     common = np.intersect1d(a.locations, b.locations, assume_unique=True)
-    found = np.concatenate([only_a, only_b, common])
-    uncounted = found[~counted[found >> ROW_GROUP_BITS]]
+    locations = np.concatenate([only_a, only_b, common])
+    uncounted = locations[~counted[locations >> ROW_GROUP_BITS]]
     return IndexHits(covered, np.union1d(uncounted, rows.locations), counted, rows)
 
 
-def _rows_with(one: IndexHits, other: IndexHits) -> HitRows:
-    """The rows of ``one`` that ``other`` does not leave out, by its row groups where it does not know its rows."""
-    ordinals, rows = one.rows.ordinals, one.rows
+def _rows_with(hits: IndexHits, other: IndexHits) -> HitRows:
+    """The rows of ``hits`` that ``other`` does not leave out, by its row groups where it does not know its rows."""
+    ordinals, rows = hits.rows.ordinals, hits.rows
     by_group = np.isin(ordinals << ROW_GROUP_BITS | rows.groups, other.locations)
     by_row = np.isin(rows.keys, other.rows.keys, assume_unique=True)
     return rows.where(~other.covered[ordinals] | np.where(other.counted[ordinals], by_row, by_group))

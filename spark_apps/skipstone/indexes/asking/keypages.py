@@ -77,21 +77,23 @@ def key_pages(io: FileIO, file: IndexFile, footer: Footer, groups: Sequence[int]
     """
     if not footer.by_pages:
         return {}
-    found = {group: _cache.peek((file.path, file.size, group)) for group in groups}
-    if missing := [group for group, pages in found.items() if pages is None]:
+    by_group = {group: _cache.peek((file.path, file.size, group)) for group in groups}
+    if missing := [group for group, pages in by_group.items() if pages is None]:
         with naming_file(file.path), io.new_input(file.path).open() as stream:
             reader = PageReader(stream, file.path, file.size, footer.rows.tolist())
             for group in missing:
-                told = reader.bounds(group, key_name(0))
-                pages = found[group] = _decoded(told, footer.definition.key_storages[0])
+                bounds = reader.bounds(group, key_name(0))
+                pages = by_group[group] = _decoded(bounds, footer.definition.key_storages[0])
                 _cache.put((file.path, file.size, group), pages)
-    return {group: pages for group, pages in found.items() if pages}
+    return {group: pages for group, pages in by_group.items() if pages}
 
 
-def _decoded(told: PageBounds | None, storage: str) -> KeyPages:
-    if told is None:
+def _decoded(bounds: PageBounds | None, storage: str) -> KeyPages:
+    if bounds is None:
         return _UNTOLD
-    return KeyPages(told.first, encoded_keys(told.lower, storage), encoded_keys(told.upper, storage), told.nulls)
+    return KeyPages(
+        bounds.first, encoded_keys(bounds.lower, storage), encoded_keys(bounds.upper, storage), bounds.nulls
+    )
 
 
 class PagesOfGroups:
@@ -130,11 +132,11 @@ def by_pages(io: FileIO, parts: Sequence[EntryPart], test: Test, field_id: int) 
 def with_pages(io: FileIO, parts: Sequence[EntryPart], test: Test, field_id: int) -> list[EntryPart]:
     """``parts`` without pages in which no entry passes ``test``, whatever it asks for. Raises UnreadableIndexFile."""
     known = [key_pages(io, part.file, part.footer, part.groups) for part in parts]
-    pages = PagesOfGroups([one for found in known for one in found.values()], field_id)
+    pages = PagesOfGroups([group_pages for by_group in known for group_pages in by_group.values()], field_id)
     mask = files_that_may_match(test, pages, {field_id: BoundsColumn(field_id, None)}) if len(pages) else _NO_PAGES
     hits = iter(np.split(mask, pages.starts[1:-1]))
-    found = [_with_spans(part, told, hits) for part, told in zip(parts, known, strict=True)]
-    return [part for part in found if part.groups]
+    narrowed = [_with_spans(part, by_group, hits) for part, by_group in zip(parts, known, strict=True)]
+    return [part for part in narrowed if part.groups]
 
 
 def _with_spans(part: EntryPart, known: Mapping[int, KeyPages], hits: Iterator[npt.NDArray[np.bool_]]) -> EntryPart:

@@ -47,7 +47,7 @@ class BoundColumn:
 
 @dataclass(frozen=True)
 class KeySearch:
-    """What it takes to ask an index. Picklable. ``columns``: the leading columns of the index that keys bind.
+    """A search of keys in an index. Picklable. ``columns``: the leading columns of the index that keys bind.
 
     ``lower``, ``upper``: canonical bounds of the first column in each of ``entries``. ``ordinal_of``: file of each
     file id, -1 for those that are not wanted. ``savings``: what reading all wanted files costs.
@@ -124,15 +124,15 @@ def hit_files(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> I
     ordered = _distinct(keys)
     hit = np.zeros(int(search.ordinal_of.max(initial=-1)) + 1, dtype=bool)
     open_files = set(search.ordinal_of[search.ordinal_of >= 0].tolist())
-    for found in _found(search, probe, ordered):
-        hit[found] = True
-        open_files.difference_update(found.tolist())
+    for ordinals in _hits_by_group(search, probe, ordered):
+        hit[ordinals] = True
+        open_files.difference_update(ordinals.tolist())
         if not open_files:
             break
     return np.flatnonzero(hit)
 
 
-def _found(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> Iterator[Int64s]:
+def _hits_by_group(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> Iterator[Int64s]:
     """Wanted files with a hit, row group by row group."""
     for number, groups in probe.parts:
         file = search.entries[number]

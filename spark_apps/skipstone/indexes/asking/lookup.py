@@ -65,7 +65,7 @@ IndexQuestion = Probe | Conjunction | Disjunction
 
 @dataclass(frozen=True)
 class LookUp:
-    """What a look-up found; ``hits`` None when no index was asked.
+    """The result of a look-up; ``hits`` None when no index was asked.
 
     ``refusals``: why the indexes that were not used were not, ``costs``: what was read of the others, by name.
     ``rows``: that pass the test in the files that an index covers, as far as one told, used or not. Rows with a null in
@@ -79,7 +79,7 @@ class LookUp:
 
 
 def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles) -> LookUp:
-    """What ``indexes`` together say of a test. An index that cannot be read covers nothing and is named."""
+    """Look a test up in ``indexes``. An index that cannot be read covers nothing and is named."""
     weighing = _Weighing(indexes, candidates)
     question = weighing.question(test)
     asking = _Asking(candidates, weighing)
@@ -108,8 +108,10 @@ def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> In
 
 
 def _nearly_everywhere(sample: Sample) -> IndexRefusal:
-    found = f"{sample.count:,} hits of a sample of its entries"
-    return IndexRefusal(NotUsed.NO_GAIN, f"by {found}, {sample.times:.0f} times as many are in too many pages or files")
+    sampled = f"{sample.count:,} hits of a sample of its entries"
+    return IndexRefusal(
+        NotUsed.NO_GAIN, f"by {sampled}, {sample.times:.0f} times as many are in too many pages or files"
+    )
 
 
 def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
@@ -123,7 +125,7 @@ def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
 
 
 def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Probe | IndexRefusal:
-    """What to read of an index that serves ``test``, or why it is not asked.
+    """Return the part to read of an index that serves ``test``, or why it is not asked.
 
     Included values narrow the hits further; where reading them costs too much, keys alone are looked at.
     """
@@ -131,14 +133,14 @@ def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Pr
     if savings.files == 0 and candidates.mask.any():
         message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
         return IndexRefusal(NotUsed.NOT_COVERED, message)
-    found = worthwhile_probe(index, test, savings, ProbeColumns(index.columns))
-    if isinstance(found, Probe) or index.columns == index.keys:
-        return found
+    probe = worthwhile_probe(index, test, savings, ProbeColumns(index.columns))
+    if isinstance(probe, Probe) or index.columns == index.keys:
+        return probe
     return worthwhile_probe(index, test, savings, ProbeColumns(index.keys))
 
 
 def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: ProbeColumns) -> Probe | IndexRefusal:
-    """What to read of ``columns`` for ``test``, or why that is not worth it to save at most ``savings``."""
+    """Return the part to read of ``columns`` for ``test``, or why that is not worth ``savings`` at most."""
     try:
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
@@ -161,17 +163,17 @@ class _Weighing:
     asked: dict[str, ReadCost] = field(default_factory=dict)
 
     def question(self, test: Test) -> IndexQuestion | None:
-        """What to ask for a test; None when no index serves it or none is worth it."""
+        """Return the question for a test; None when no index serves it or none is worth it."""
         return self._question(test, self.indexes)
 
     def _question(self, test: Test, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
         probes = [self._probe(index, test) for index in indexes if index.serves(test)]
         unions = test.parts if isinstance(test, AllTests) else (test,)
         arms = [self._any(union, indexes) for union in unions if isinstance(union, AnyTest)]
-        found = [one for one in (*probes, *arms) if one is not None]
-        if len(found) < 2:
-            return found[0] if found else None
-        return Conjunction(tuple(found))
+        asked = [part for part in (*probes, *arms) if part is not None]
+        if len(asked) < 2:
+            return asked[0] if asked else None
+        return Conjunction(tuple(asked))
 
     def _any(self, test: AnyTest, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
         """Arm by arm, by the indexes that do not serve all arms at once: these are asked for them at once."""
@@ -190,10 +192,10 @@ class _Weighing:
     def _probe(self, index: FoundIndex, test: Test) -> Probe | None:
         if not index.serves(test):
             return None
-        found = weighed_probe(index, test, self.candidates)
-        if isinstance(found, Probe):
-            return found
-        self.refuse(index, found)
+        probe = weighed_probe(index, test, self.candidates)
+        if isinstance(probe, Probe):
+            return probe
+        self.refuse(index, probe)
         return None
 
     def least_covered(self) -> int:
@@ -234,8 +236,8 @@ def _no_gain(
     if savings.files == 0:
         return IndexRefusal(NotUsed.NO_GAIN, nothing)
     decoded = f", decode {cost.values:,} values" if cost.values else ""
-    found = f" and find at least {cost.rows:,} rows" if cost.rows else ""
-    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost}{decoded}{found}, to save at most {savings}")
+    finding = f" and find at least {cost.rows:,} rows" if cost.rows else ""
+    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost}{decoded}{finding}, to save at most {savings}")
 
 
 def _unreadable(error: Exception) -> IndexRefusal:
@@ -250,13 +252,13 @@ def probes_of(question: IndexQuestion) -> list[Probe]:
 
 
 @dataclass
-class _Told:
-    """What indexes have told by the columns that they were asked for: of the same files, another one tells no more."""
+class _Asked:
+    """The columns that indexes were asked for. Of the same files, another index on these tells nothing more."""
 
     parts: list[tuple[frozenset[int], Mask]] = field(default_factory=list)
 
     def take(self, part: IndexQuestion, hits: IndexHits) -> None:
-        """Remember what was asked, and of which files the hits tell."""
+        """Remember the columns of ``part``, and the files that its ``hits`` cover."""
         if isinstance(part, Probe):
             self.parts.append((_asked_for(part), hits.covered))
 
@@ -297,9 +299,9 @@ class _Asking:
             case Conjunction():
                 return self._ask_all(question)
             case Disjunction():
-                found = [self.ask(part) for part in question.parts]
-                known = [hits for hits in found if hits is not None]
-                return reduce(either, known) if len(known) == len(found) else None
+                answers = [self.ask(part) for part in question.parts]
+                known = [hits for hits in answers if hits is not None]
+                return reduce(either, known) if len(known) == len(answers) else None
 
     def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
@@ -337,20 +339,20 @@ class _Asking:
     def _ask_all(self, question: Conjunction) -> IndexHits | None:
         """The best part first, then the best for what it left, until none pays; None when no part leaves out much."""
         hits: IndexHits | None = None
-        waiting, told = list(question.parts), _Told()
-        while (place := plan_next([self._offer(part, hits, told) for part in waiting])) is not None:
-            found = self.ask(part := waiting.pop(place))
-            if found is not None:
-                hits = found if hits is None else both(hits, found)
-                told.take(part, found)
+        waiting, asked = list(question.parts), _Asked()
+        while (place := plan_next([self._offer(part, hits, asked) for part in waiting])) is not None:
+            answer = self.ask(part := waiting.pop(place))
+            if answer is not None:
+                hits = answer if hits is None else both(hits, answer)
+                asked.take(part, answer)
         for part in waiting:
-            offer = self._offer(part, hits, told)
+            offer = self._offer(part, hits, asked)
             who = "it" if isinstance(part, Probe) else _TOGETHER
             refusal = _no_gain(offer.cost, offer.savings, "the others leave no file it covers", who)
             self.weighing.refuse_all(part, refusal)
         return hits
 
-    def _offer(self, part: IndexQuestion, hits: IndexHits | None, told: _Told) -> Offer:
-        open_files = part.covered if hits is None else part.covered & hits.left & ~told.files(part)
+    def _offer(self, part: IndexQuestion, hits: IndexHits | None, asked: _Asked) -> Offer:
+        open_files = part.covered if hits is None else part.covered & hits.left & ~asked.files(part)
         columns = len(part.columns) if isinstance(part, Probe) else 1
         return Offer(self.candidates.cost(open_files), part.cost, columns)

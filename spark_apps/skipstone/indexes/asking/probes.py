@@ -39,7 +39,7 @@ _FEW_ROWS = 64 * 1024
 
 @dataclass(frozen=True)
 class Probe:
-    """What has to be read of ``index`` for ``test``.
+    """The part of ``index`` to read for ``test``.
 
     ``tested``: what is looked at of its entries, by field id of the table; ``columns``: of them that are read.
     ``cost``: for who reads single pages; ``whole``: for who reads row groups.
@@ -65,7 +65,7 @@ class Probe:
 
     @property
     def is_by_pages(self) -> bool:
-        """Whether single pages are enough, and how many entries these leave out is known."""
+        """Return whether single pages are enough, and how many entries these leave out is known."""
         return any(part.spans for part in self.parts)
 
     @property
@@ -84,7 +84,7 @@ def entry_files(index: FoundIndex, test: Test) -> tuple[IndexFile, ...]:
 
 @dataclass(frozen=True)
 class ProbeColumns:
-    """What is looked at of entries, by field id of the table, and names of columns that are read besides."""
+    """The tested columns of entries, by field id of the table, and names of columns that are read besides."""
 
     tested: Mapping[int, EntryColumn]
     besides: tuple[str, ...] = PLACE
@@ -136,14 +136,14 @@ def read_entries(probe: Probe) -> Iterator[pa.Table]:
     io, question = probe.index.index.table.io, EntryQuestion(probe.test, probe.tested, wanted)
     pieces = [piece for part in probe.parts for piece in _pieces(part)]
     if len(pieces) < 2 or probe.rows <= _FEW_ROWS:
-        for found in at_once(lambda piece: list(read_part(io, piece, question)), pieces):
-            yield from found
+        for tables in at_once(lambda piece: list(read_part(io, piece, question)), pieces):
+            yield from tables
         return
     with ThreadPoolExecutor(CORES) as threads:
         waiting: deque[Future[list[pa.Table]]] = deque()
         try:
             for piece in pieces:
-                waiting.append(threads.submit(lambda one: list(read_part(io, one, question)), piece))
+                waiting.append(threads.submit(lambda part: list(read_part(io, part, question)), piece))
                 if len(waiting) > 2 * CORES:
                     yield from waiting.popleft().result()
             while waiting:

@@ -94,8 +94,8 @@ class Footer:
 
     def ranges(self, group: int, columns: Sequence[str]) -> list[ChunkRange]:
         """Where ``columns`` of a row group lie."""
-        found = self.metadata.row_group(group)
-        return [_range(found.column(self._positions[name])) for name in columns]
+        row_group = self.metadata.row_group(group)
+        return [_range(row_group.column(self._positions[name])) for name in columns]
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -108,8 +108,8 @@ class Footer:
     def _read_bounds(self, name: str, storage: str) -> ColumnBounds:
         column = self._positions[name]
         groups = [self.metadata.row_group(group) for group in range(len(self))]
-        found = [_statistics(group.column(column)) for group in groups]
-        lower, upper, nulls = zip(*found, strict=True) if found else ((), (), ())
+        statistics = [_statistics(group.column(column)) for group in groups]
+        lower, upper, nulls = zip(*statistics, strict=True) if statistics else ((), (), ())
         rows = pa.array([group.num_rows for group in groups], pa.int64())
         unknown = pa.nulls(len(groups), pa.int64())
         return ColumnBounds(
@@ -123,11 +123,11 @@ def _range(column: pq.ColumnChunkMetaData) -> ChunkRange:
 
 
 def _statistics(column: pq.ColumnChunkMetaData) -> tuple[object, object, int | None]:
-    found = column.statistics if column.is_stats_set else None
-    if found is None:
+    statistics = column.statistics if column.is_stats_set else None
+    if statistics is None:
         return None, None, None
-    nulls = found.null_count if found.has_null_count else None
-    return (found.min_raw, found.max_raw, nulls) if found.has_min_max else (None, None, nulls)
+    nulls = statistics.null_count if statistics.has_null_count else None
+    return (statistics.min_raw, statistics.max_raw, nulls) if statistics.has_min_max else (None, None, nulls)
 
 
 class RowGroups:

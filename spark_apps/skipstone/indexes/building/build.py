@@ -58,7 +58,7 @@ class BuildSite:
 
     @property
     def power(self) -> BuildPower:
-        """What builds here."""
+        """Return the power of this build."""
         return BuildPower(self.tasks.parallelism, self.buffer_bytes)
 
     def commit_site(self, index: IndexTable) -> CommitSite:
@@ -105,20 +105,20 @@ def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit]
     planned: list[PlannedSource] = []
     skipped: list[tuple[int, SkippedFile]] = []
     for file_id, (segment, ordinal) in enumerate(files, first_file_id):
-        found = described[ordinal]
-        if isinstance(found, UserError):
+        description = described[ordinal]
+        if isinstance(description, UserError):
             path = site.files.files["path"][ordinal].as_py()
-            skipped.append((segment, SkippedFile(file_id, path, str(found), vanished=False)))
+            skipped.append((segment, SkippedFile(file_id, path, str(description), vanished=False)))
         else:
-            planned.append(PlannedSource(segment, EntrySource(file_id, found)))
-    results = site.tasks.run(build_entries, _tasks(site, index, [one.source for one in planned]))
-    segment_of = {one.source.file_id: one.segment for one in planned}
-    lost = {one.file_id: one for result in results for one in result.skipped}
+            planned.append(PlannedSource(segment, EntrySource(file_id, description)))
+    results = site.tasks.run(build_entries, _tasks(site, index, [plan.source for plan in planned]))
+    segment_of = {plan.source.file_id: plan.segment for plan in planned}
+    lost = {file.file_id: file for result in results for file in result.skipped}
     return EnteredWave(
-        sources=tuple(one for one in planned if one.source.file_id not in lost),
+        sources=tuple(plan for plan in planned if plan.source.file_id not in lost),
         next_file_id=first_file_id + len(files),
         written=tuple(written for result in results for written in result.written),
-        skipped=(*skipped, *((segment_of[number], one) for number, one in lost.items())),
+        skipped=(*skipped, *((segment_of[number], file) for number, file in lost.items())),
     )
 
 
@@ -132,7 +132,7 @@ def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDe
     except UserError as error:
         if len(ordinals) == 1:
             return {ordinals[0]: error}
-    return {number: found for ordinal in ordinals for number, found in _described(site, [ordinal]).items()}
+    return {number: description for ordinal in ordinals for number, description in _described(site, [ordinal]).items()}
 
 
 def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
@@ -180,11 +180,11 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
     """Deal sources out so that the parts have about as many rows; within a part the order is kept."""
     parts: list[list[EntrySource]] = [[] for _ in range(count)]
     rows = [0.0] * count
-    for source in sorted(sources, key=lambda one: -one.rows):
+    for source in sorted(sources, key=lambda candidate: -candidate.rows):
         least = rows.index(min(rows))
         parts[least].append(source)
         rows[least] += source.rows
-    return [sorted(part, key=lambda one: (one.file_id, one.share)) for part in parts]
+    return [sorted(part, key=lambda entry_source: (entry_source.file_id, entry_source.share)) for part in parts]
 
 
 def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:

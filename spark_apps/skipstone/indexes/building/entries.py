@@ -30,7 +30,7 @@ class EntryColumns:
     names: tuple[str, ...]
 
     def stored(self, batch: pa.RecordBatch) -> tuple[pa.Array, ...]:
-        """What entries of ``batch`` hold of its columns."""
+        """Return the columns of ``batch`` as entries hold them."""
         columns = [batch[name] for name in self.names]
         keys = zip(columns, self.definition.columns, strict=False)
         values = zip(columns[len(self.definition.columns) :], self.definition.included, strict=True)
@@ -65,7 +65,7 @@ class EntrySource:
 
 @dataclass(frozen=True)
 class BuildTask:
-    """What one Spark task enters."""
+    """The entries that one Spark task makes."""
 
     sources: tuple[EntrySource, ...]
     columns: EntryColumns
@@ -85,7 +85,7 @@ class SkippedFile:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task wrote and which files it could not enter."""
+    """The files that a task wrote, and those that it could not enter."""
 
     written: tuple[WrittenFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()

@@ -33,10 +33,10 @@ def with_partition(table: pa.Table, kind: str, level: int, bucket: int | None = 
     """Add the partition columns of the index table; without ``bucket`` the one of buckets is null, if it has one."""
     kinds = pa.DictionaryArray.from_arrays(pa.nulls(table.num_rows, pa.int32()).fill_null(0), pa.array([kind]))
     levels = pa.nulls(table.num_rows, pa.int32()).fill_null(level)
-    found = table.append_column("kind", kinds.cast(pa.string())).append_column("level", levels)
+    extended = table.append_column("kind", kinds.cast(pa.string())).append_column("level", levels)
     if bucket is None:
-        return found
-    return found.append_column("bucket", pa.nulls(table.num_rows, pa.int32()).fill_null(bucket))
+        return extended
+    return extended.append_column("bucket", pa.nulls(table.num_rows, pa.int32()).fill_null(bucket))
 
 
 class RunWriter:
@@ -134,7 +134,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class SortLimits:
-    """What is sorted at once, in bytes of Arrow data, and what entries are divided into before they are sorted."""
+    """The limits of a sort: bytes of Arrow data sorted at once, and the parts into which entries are divided before."""
 
     buffer_bytes: int = BUFFER_BYTES
     buckets: Buckets | None = None

@@ -48,7 +48,7 @@ class Spills:
         self._kept.close()
 
     def __bool__(self) -> bool:
-        """Whether there is a buffer."""
+        """Return whether there is a buffer."""
         return bool(self._spills)
 
     def add(self, parts: Iterable[pa.Table]) -> None:
@@ -65,21 +65,21 @@ class Spills:
         ranks, cuts = _cuts(self._spills, self._most_bytes)
         starts = [0] * len(self._spills)
         for cut in cuts:
-            ends = [spill.position(cut, found) for spill, found in zip(self._spills, ranks, strict=True)]
+            ends = [spill.position(cut, rank) for spill, rank in zip(self._spills, ranks, strict=True)]
             yield from self._between(starts, ends, is_one_key=cut.is_behind)
             starts = ends
         yield from self._between(starts, [spill.rows for spill in self._spills], is_one_key=False)
 
     def _between(self, starts: Sequence[int], ends: Sequence[int], *, is_one_key: bool) -> Iterator[pa.Table]:
-        found = [spill for spill, start, end in zip(self._spills, starts, ends, strict=True) if start < end]
+        spills = [spill for spill, start, end in zip(self._spills, starts, ends, strict=True) if start < end]
         batches = (
             batch
             for spill, start, end in zip(self._spills, starts, ends, strict=True)
             for batch in spill.read(start, end)
         )
-        if is_one_key or len(found) == 1:
+        if is_one_key or len(spills) == 1:
             yield from (pa.Table.from_batches([batch]) for batch in batches)
-        elif found:
+        elif spills:
             yield from self._in_order(pa.Table.from_batches(batches).combine_chunks())
 
     def _in_order(self, rows: pa.Table) -> Iterator[pa.Table]:
@@ -177,12 +177,12 @@ def _cuts(spills: Sequence[_Spill], most_bytes: int) -> tuple[list[Int64s], list
 
 
 def _changes(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-    """Whether a row differs from the one before; not the first."""
+    """Return a mask of the rows that differ from the row before; the first one does not."""
     changes = np.zeros(len(columns[0]), np.bool_)
     for column in columns:
-        one, other = column.slice(1), column.slice(0, len(column) - 1)
-        both_null = pc.and_(one.is_null(), other.is_null())
-        same = pc.or_(pc.fill_null(pc.equal(one, other), fill_value=False), both_null)
+        later, earlier = column.slice(1), column.slice(0, len(column) - 1)
+        both_null = pc.and_(later.is_null(), earlier.is_null())
+        same = pc.or_(pc.fill_null(pc.equal(later, earlier), fill_value=False), both_null)
         changes[1:] |= ~same.to_numpy(zero_copy_only=False)
     return changes
 
@@ -195,8 +195,8 @@ def _count_before(rows: pa.RecordBatch, cut: _Cut) -> int:
         equal = pc.fill_null(pc.equal(column, value), fill_value=False) if value.is_valid else column.is_null()
         before = pc.or_(before, pc.and_(same, less))
         same = pc.and_(same, equal)
-    found = pc.or_(before, same) if cut.is_behind else before
-    return int(pc.sum(found).as_py())
+    earlier = pc.or_(before, same) if cut.is_behind else before
+    return int(pc.sum(earlier).as_py())
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

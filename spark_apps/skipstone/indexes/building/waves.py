@@ -48,7 +48,7 @@ class MissingUnit:
 
     @property
     def weight(self) -> int:
-        """What entering it takes, in rows."""
+        """Return the effort of entering it, in rows."""
         return self.rows + ROWS_PER_FILE * len(self.ordinals)
 
 
@@ -59,7 +59,7 @@ def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
     units = plan_builds(live.values(), (), None)
     return tuple(
         MissingUnit(
-            unit.segment, tuple(ordinal_of[one] for one in unit.files), tuple(one.records for one in unit.files)
+            unit.segment, tuple(ordinal_of[file] for file in unit.files), tuple(file.records for file in unit.files)
         )
         for unit in units
     )
@@ -77,7 +77,7 @@ def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, Liv
 
 @dataclass(frozen=True)
 class BuildPower:
-    """What builds: how many tasks at a time, and the buffer of each in bytes."""
+    """The power of a build: the number of tasks at a time, and the buffer of each in bytes."""
 
     tasks: int
     buffer_bytes: int

@@ -62,7 +62,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class MergedPart:
-    """What is sorted at once: the entries of ``paths`` in one key range, about so many ``rows``."""
+    """A part that is sorted at once: the entries of ``paths`` in one key range, about so many ``rows``."""
 
     paths: tuple[str, ...]
     range: KeyRange
@@ -85,7 +85,7 @@ class RunMergeTask:
 
 @dataclass(frozen=True)
 class MergedRange:
-    """What a merge task wrote; ``unreadable``: path of an entry file that it could not read, and why."""
+    """The files that a merge task wrote; ``unreadable``: path of an entry file that it could not read, and why."""
 
     written: tuple[WrittenFile, ...] = ()
     unreadable: tuple[str, str] | None = None
@@ -176,8 +176,8 @@ def _parts(site: BuildSite, index: IndexTable, files: Sequence[IndexFile]) -> It
         paths, rows = tuple(file.path for file in some), sum(file.records for file in some)
         is_small = rows <= ROWS_PER_RANGE and sum(file.size for file in some) * _PACKED <= most_bytes
         # footers are not read for nothing: there may be many buckets
-        one = bucket is not None and is_small
-        ranges = [KeyRange(None, None)] if one else key_ranges(index, paths, most_bytes)
+        is_whole = bucket is not None and is_small
+        ranges = [KeyRange(None, None)] if is_whole else key_ranges(index, paths, most_bytes)
         yield from (MergedPart(paths, single, rows // len(ranges)) for single in ranges)
 
 
@@ -187,7 +187,7 @@ def _dealt(parts: Sequence[MergedPart], parallelism: int) -> Iterator[tuple[Merg
     taken: list[MergedPart] = []
     for part in parts:
         taken.append(part)
-        if sum(one.rows for one in taken) >= enough:
+        if sum(member.rows for member in taken) >= enough:
             yield tuple(taken)
             taken = []
     if taken:
@@ -230,7 +230,7 @@ def key_ranges(index: IndexTable, paths: Iterable[str], most_bytes: int) -> list
     group = next(ended, None)
     cuts: list[object] = []
     rows = nbytes = 0
-    for start in sorted({one.least for one in groups}):  # type: ignore[type-var]
+    for start in sorted({row_group.least for row_group in groups}):  # type: ignore[type-var]
         while group is not None and group.greatest < start:  # type: ignore[operator]
             rows, nbytes, group = rows + group.rows, nbytes + group.nbytes, next(ended, None)
         if rows >= ROWS_PER_RANGE or nbytes >= most_bytes:

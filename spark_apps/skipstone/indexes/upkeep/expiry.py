@@ -41,6 +41,6 @@ def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None 
     except Exception:  # noqa: BLE001 - what was committed stands; the next commit tries again
         _log.warning("old snapshots of the index %s stay for now", index.name, exc_info=True)
         return 0
-    for said in done.told:
-        _log.warning("%s: %s", index.name, said)
+    for message in done.notes:
+        _log.warning("%s: %s", index.name, message)
     return done.snapshots

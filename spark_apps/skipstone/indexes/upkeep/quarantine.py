@@ -43,11 +43,11 @@ def quarantine(catalog: Catalog, index: IndexTable, damage: Sequence[DamagedFile
 
 
 def confirm_damage(index: IndexTable, error: UnreadableIndexFile) -> tuple[DamagedFile, ...]:
-    """What is damaged, after reading entries failed by ``error``; empty when the storage may only have failed.
+    """Return the damage after reading entries failed by ``error``; empty when only the storage may have failed.
 
     Raises OSError when the storage does not answer.
     """
-    found = find_damage(index)
-    if found or not is_fully_readable(index.table.io, error.path):
-        return found
+    damage = find_damage(index)
+    if damage or not is_fully_readable(index.table.io, error.path):
+        return damage
     return (DamagedFile(error.path, f"is damaged: {error.problem}"),)

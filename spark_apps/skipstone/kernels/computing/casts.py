@@ -90,17 +90,17 @@ def _cast(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     return cast_decimals(values, kind) if pa.types.is_decimal(kind) else pc.cast(values, kind)
 
 
-def _each(values: pa.Array, one: Callable[[Any], object], kind: pa.DataType) -> pa.Array:
-    return pa.array([None if value is None else one(value) for value in values.to_pylist()], kind)
+def _each(values: pa.Array, convert: Callable[[Any], object], kind: pa.DataType) -> pa.Array:
+    return pa.array([None if value is None else convert(value) for value in values.to_pylist()], kind)
 
 
 def _to_float(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(values.type):
         return pc.cast(_each(values, str, pa.string()), kind)  # text is rounded once, to the nearest
-    found = pc.cast(values, kind, safe=False)
-    if pa.types.is_floating(values.type) and pc.any(pc.and_(pc.is_inf(found), pc.is_finite(values))).as_py():
+    converted = pc.cast(values, kind, safe=False)
+    if pa.types.is_floating(values.type) and pc.any(pc.and_(pc.is_inf(converted), pc.is_finite(values))).as_py():
         raise Lossy
-    return found
+    return converted
 
 
 def _from_float(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -214,8 +214,8 @@ def _finite(numbers: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.fullmatch(text)
-    if found is None or (pattern is _NUMBER and found[1] and abs(int(found[1])) > _MOST_EXPONENT):
+    match = pattern.fullmatch(text)
+    if match is None or (pattern is _NUMBER and match[1] and abs(int(match[1])) > _MOST_EXPONENT):
         raise Lossy
     return text
 
@@ -231,8 +231,8 @@ def _truth(text: str) -> bool:
 
 
 def _moment(text: str, zone: tzinfo | None) -> datetime:
-    found = _MOMENT.fullmatch(text)
-    if found is None or (zone is None and found["zone"]):
+    match = _MOMENT.fullmatch(text)
+    if match is None or (zone is None and match["zone"]):
         raise Lossy
     moment = datetime.fromisoformat(text)
     return moment if zone is None or moment.tzinfo else moment.replace(tzinfo=zone)

@@ -57,7 +57,7 @@ _SHOWN = 80
 
 
 class _Fault(Exception):
-    """What a part does in some row, and what to do."""
+    """A fault of a part in some row, and the way out."""
 
 
 def compute(expression: ValueExpression, columns: Columns, rows: int) -> pa.Array:
@@ -116,10 +116,10 @@ class _Rows:
             return pa.nulls(self.rows, arrow_type(term.type) or self.value(term).type)
         names = {str(column) for column in columns_of(term)}
         columns = {name: self.columns[name].take(pa.array(picked)) for name in names}
-        found = _Rows(columns, len(picked), self.expression).value(term)
+        computed = _Rows(columns, len(picked), self.expression).value(term)
         places = np.zeros(self.rows, dtype=np.int64)
         places[picked] = np.arange(len(picked))
-        return found.take(pa.array(places, mask=~mask))
+        return computed.take(pa.array(places, mask=~mask))
 
     def _arithmetic(self, term: Arithmetic) -> pa.Array:
         """As in Spark, a divisor is looked at first, and the other side where the first is not null."""
@@ -162,19 +162,19 @@ class _Rows:
                     "takes the day of a moment before the year 1 or after 9999, when the clocks of the zone are not "
                     "known: use spec.timeZone UTC, or leave such rows out by a when"
                 ) from error
-        found = self.value(term.args[0])
+        text = self.value(term.args[0])
         for arg in term.args[1:]:
-            found = pc.binary_join_element_wise(found, self._among(arg, _valid(found)), "")
-        return found
+            text = pc.binary_join_element_wise(text, self._among(arg, _valid(text)), "")
+        return text
 
     def _coalesce(self, term: Call) -> pa.Array:
-        found = self.value(term.args[0])
+        values = self.value(term.args[0])
         for arg in term.args[1:]:
-            if not found.null_count:
+            if not values.null_count:
                 break
-            other = self._among(arg, ~_valid(found))
-            found = other if pa.types.is_null(found.type) else pc.coalesce(found, other)
-        return found
+            other = self._among(arg, ~_valid(values))
+            values = other if pa.types.is_null(values.type) else pc.coalesce(values, other)
+        return values
 
 
 def _valid(values: pa.Array) -> Mask:
@@ -208,19 +208,19 @@ def _remainder(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     a, b = (pc.fill_null(side, 1).to_numpy(zero_copy_only=False) for side in (left, right))
     b = np.where((b == 0) | (b == -1), 1, b) if pa.types.is_integer(kind) else b  # by -1 as by 1, without overflow
     with np.errstate(invalid="ignore"):  # of an infinity it is NaN
-        found = np.fmod(a, b)
-    return pa.array(found.astype(kind.to_pandas_dtype()), kind, mask=~valid.to_numpy(zero_copy_only=False))
+        remainder = np.fmod(a, b)
+    return pa.array(remainder.astype(kind.to_pandas_dtype()), kind, mask=~valid.to_numpy(zero_copy_only=False))
 
 
 def _decimals(term: Arithmetic, left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     """By Arrow where its result has the same type, which then never overflows; else exactly, and rounded once."""
     if term.op in _CHECKED:
         try:
-            found = _CHECKED[term.op](left, right)
+            result = _CHECKED[term.op](left, right)
         except pa.ArrowInvalid:  # the type of the result would have too many digits
-            found = None
-        if found is not None and found.type == kind:
-            return found
+            result = None
+        if result is not None and result.type == kind:
+            return result
     compute_one = _EXACTLY[term.op]
     with localcontext(EXACT):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)

@@ -43,7 +43,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Composed:
-    """What becomes of the row of each key. ``rows``: its values, void where it is not ``alive``.
+    """The composed row of each key. ``rows``: its values, void where it is not ``alive``.
 
     ``changed``: whether some change applied; ``late``: whether some was older than the row.
     """
@@ -115,7 +115,9 @@ class _State:
         batch = MatchedBatch(self.rows, changes, match, choice, self.plan.partial)
         clauses = self.plan.when_matched
         self.rows = with_changes(batch, changed_columns(batch, clauses), ())
-        self.alive[np.isin(choice, [n for n, one in enumerate(clauses) if one.action is MergeAction.DELETE])] = False
+        self.alive[np.isin(choice, [n for n, clause in enumerate(clauses) if clause.action is MergeAction.DELETE])] = (
+            False
+        )
         self.changed |= choice >= 0
         self.late |= choice == TOO_LATE
 
@@ -132,9 +134,9 @@ class _State:
         """Rows that begin again keep the id that they have in the table."""
         columns = [
             self.rows.column(at)
-            if field_id(one) == ROW_ID
+            if field_id(field) == ROW_ID
             else replaced_values(self.rows.column(at), rows, values.column(at))
-            for at, one in enumerate(self.rows.schema)
+            for at, field in enumerate(self.rows.schema)
         ]
         self.rows = pa.RecordBatch.from_arrays(columns, schema=values.schema)
         self.alive[rows] = True
@@ -166,7 +168,7 @@ def _holds(condition: pa.Array) -> Bools:
 
 
 def composed_choice(plan: MergePlan, composed: Composed) -> Choice:
-    """What becomes of rows of the table, as numbers of ``target_clauses``."""
+    """Return the choice for rows of the table, as numbers of ``target_clauses``."""
     update, delete = len(plan.target_clauses) - 2, len(plan.target_clauses) - 1
     unchanged = np.where(composed.late, TOO_LATE, NO_CLAUSE)
     ends = np.where(composed.alive, update, delete)

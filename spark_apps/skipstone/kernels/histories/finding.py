@@ -40,7 +40,7 @@ class KeyedRows:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Places:
     """Changes of keys: the ``rows`` of ``parts``, key by key, and how many each key has."""
 
     parts: tuple[SlicePart, ...]
@@ -64,29 +64,29 @@ class HistoryReader:
 
     def has_several(self, parts: Sequence[SlicePart]) -> Bits:
         """For each row of ``parts``, which have keys: whether its key has other changes."""
-        found = [np.zeros(0, dtype=bool)]
+        flags = [np.zeros(0, dtype=bool)]
         for part in parts:
             several = np.zeros(part.stop - part.start, dtype=bool)
             firsts = self._first_of_others(part.slice)
             several[firsts[(firsts >= part.start) & (firsts < part.stop)] - part.start] = True
-            found.append(several)
-        return np.concatenate(found)
+            flags.append(several)
+        return np.concatenate(flags)
 
     def read(self, keyed: Sequence[KeyedRows]) -> Histories:
         """The changes of the keys of some rows."""
-        found = [self._find(one.slice, one.rows) for one in keyed]
-        begins = np.cumsum([0, *(one.read for one in found)])[:-1]
-        rows = np.concatenate([one.rows + begin for one, begin in zip(found, begins, strict=True)])
-        counts = np.concatenate([one.counts for one in found])
-        source = self.reader.read([part for one in found for part in one.parts])
+        spans = [self._find(keyed_rows.slice, keyed_rows.rows) for keyed_rows in keyed]
+        begins = np.cumsum([0, *(span.read for span in spans)])[:-1]
+        rows = np.concatenate([span.rows + begin for span, begin in zip(spans, begins, strict=True)])
+        counts = np.concatenate([span.counts for span in spans])
+        source = self.reader.read([part for span in spans for part in span.parts])
         ends = np.cumsum(counts)
         return Histories(picked(source, pa.array(rows)), ends - counts, ends)
 
-    def _find(self, number: int, keyed: Int64s) -> _Found:
+    def _find(self, number: int, keyed: Int64s) -> _Places:
         """Where the changes of keys of one slice are."""
-        one, firsts = self.slices[number], self._first_of_others(number)
+        change_slice, firsts = self.slices[number], self._first_of_others(number)
         lower, upper = np.searchsorted(firsts, keyed, side="left"), np.searchsorted(firsts, keyed, side="right")
-        start, stop, begin = int(lower[0]), int(upper[-1]), one.rows - one.others
+        start, stop, begin = int(lower[0]), int(upper[-1]), change_slice.rows - change_slice.others
         others = SlicePart(number, begin + start, begin + stop)
         last = SlicePart(number, int(keyed[0]), int(keyed[-1]) + 1)
         counts = np.asarray(upper - lower + 1, dtype=np.int64)
@@ -95,11 +95,13 @@ class HistoryReader:
         rows = np.empty(len(is_last), dtype=np.int64)
         rows[is_last] = stop - start + keyed - keyed[0]
         rows[~is_last] = np.flatnonzero(np.isin(firsts[start:stop], keyed))
-        return _Found((others, last), rows, counts)
+        return _Places((others, last), rows, counts)
 
     def _first_of_others(self, number: int) -> Int64s:
         if number not in self._firsts:
-            one = self.slices[number]
-            found = first_of_others(one, self.plan.keys) if one.others else np.empty(0, dtype=np.int64)
-            self._firsts[number] = found
+            change_slice = self.slices[number]
+            firsts = (
+                first_of_others(change_slice, self.plan.keys) if change_slice.others else np.empty(0, dtype=np.int64)
+            )
+            self._firsts[number] = firsts
         return self._firsts[number]

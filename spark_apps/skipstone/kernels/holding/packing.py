@@ -34,11 +34,11 @@ class PackedRows:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
         long = LONG_BYTES * batch.num_rows
-        found = {name for name in self._texts if batch.num_rows and batch[name].nbytes > long} - self._packed
-        if found:
-            self._packed |= found
-            self._batches = [_packed(one, found) for one in self._batches]
-            self.nbytes = sum(one.nbytes for one in self._batches)
+        names = {name for name in self._texts if batch.num_rows and batch[name].nbytes > long} - self._packed
+        if names:
+            self._packed |= names
+            self._batches = [_packed(held, names) for held in self._batches]
+            self.nbytes = sum(held.nbytes for held in self._batches)
         self._batches.append(_packed(batch, self._packed))
         self.nbytes += self._batches[-1].nbytes
         if self._packed and self.nbytes > self._bearable:
@@ -106,7 +106,7 @@ def _is_of_texts(kind: pa.DataType) -> bool:
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Whether values are in a dictionary of texts."""
+    """Return whether values are in a dictionary of texts."""
     return bool(pa.types.is_dictionary(kind) and _is_of_texts(kind.value_type))
 
 
@@ -119,11 +119,11 @@ def compacted(rows: pa.Table) -> pa.Table:
 
 
 def _compacted(column: pa.ChunkedArray) -> pa.Array:
-    one = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    valid = one.indices.is_valid().to_numpy(zero_copy_only=False)
-    used, codes = np.unique(one.indices.drop_null().to_numpy(), return_inverse=True)
-    if len(used) == len(one.dictionary):
-        return one
-    indices = np.zeros(len(one), np.int32)
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    valid = array.indices.is_valid().to_numpy(zero_copy_only=False)
+    used, codes = np.unique(array.indices.drop_null().to_numpy(), return_inverse=True)
+    if len(used) == len(array.dictionary):
+        return array
+    indices = np.zeros(len(array), np.int32)
     indices[valid] = codes
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~valid), one.dictionary.take(pa.array(used)))
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~valid), array.dictionary.take(pa.array(used)))

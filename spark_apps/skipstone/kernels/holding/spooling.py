@@ -98,17 +98,17 @@ class SpooledRows:
 
     def take(self, numbers: pa.Array) -> pa.Table:
         """Some of the rows, which are few enough to be held."""
-        found = self.rows.take(numbers)
-        for name in self.texts.keys() & set(found.column_names):
-            places = found.column(name).combine_chunks()
+        rows = self.rows.take(numbers)
+        for name in self.texts.keys() & set(rows.column_names):
+            places = rows.column(name).combine_chunks()
             present, codes = np.unique(places.drop_null().to_numpy(), return_inverse=True)
             indices = np.zeros(len(places), np.int32)
             indices[places.is_valid().to_numpy(zero_copy_only=False)] = codes
             mask = places.is_null().to_numpy(zero_copy_only=False)
             values = self.texts[name].take(present, self.kinds[name])
             column = pa.DictionaryArray.from_arrays(pa.array(indices, mask=mask), values)
-            found = found.set_column(found.column_names.index(name), name, column)
-        return found
+            rows = rows.set_column(rows.column_names.index(name), name, column)
+        return rows
 
 
 #: Rows of the source.

@@ -75,7 +75,7 @@ class FieldProjection:
         return FieldProjection(parse_transform(term), self.source)
 
     def values_of(self, values: Sequence[object]) -> list[object]:
-        """What the transform makes of values of the column, as Iceberg holds both."""
+        """Return the transformed values of the column, both as Iceberg holds them."""
         apply = self._function()
         return [None if value is None else apply(value) for value in values]
 
@@ -128,10 +128,10 @@ class FieldProjection:
         if coded is None:
             return None
         is_date = isinstance(self.source, DateType)
-        found = _monotone(coded, lambda value: _period_of(self.transform, value, is_date=is_date))
+        projected = _monotone(coded, lambda value: _period_of(self.transform, value, is_date=is_date))
         if isinstance(self.transform, DayTransform) and is_date:
-            return found
-        return _widened(found)
+            return projected
+        return _widened(projected)
 
 
 def _wrapped(value: int, bits: int) -> int:
@@ -140,7 +140,7 @@ def _wrapped(value: int, bits: int) -> int:
 
 
 def _fits(value: Value, source: PrimitiveType) -> bool:
-    """Whether the column can hold the value; a decimal of more digits, after the point or before it, equals none."""
+    """Return whether the column can hold the value; a decimal with more digits than its type equals none."""
     own = key_type(str(source))
     coded = () if own is None else encode_test("=", (value,), own).values
     if own is None or own.family is not KeyFamily.DECIMAL:

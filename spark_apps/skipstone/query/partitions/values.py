@@ -151,12 +151,12 @@ class ValueColumn:
         texts, kind = self._texts, self._texts.type
         match test.operator:
             case "=" | "in":
-                found = pc.is_in(texts, pa.array(test.values, kind))
+                passes = pc.is_in(texts, pa.array(test.values, kind))
             case "starts-with":
-                found = pc.starts_with(texts, test.values[0])
+                passes = pc.starts_with(texts, test.values[0])
             case operator:
-                found = _ARROW[operator](texts, pa.scalar(test.values[0], kind))
-        return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)  # noqa: FBT003
+                passes = _ARROW[operator](texts, pa.scalar(test.values[0], kind))
+        return np.asarray(pc.fill_null(passes, False).to_numpy(zero_copy_only=False), np.bool_)  # noqa: FBT003
 
 
 _ARROW = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}

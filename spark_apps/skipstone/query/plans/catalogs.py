@@ -36,7 +36,7 @@ from skipstone.compat.icebergjava import (
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaObject, JavaType, Jvm, java_class
-from skipstone.compat.methods import IsA, Path, getter, said_of
+from skipstone.compat.methods import IsA, Path, getter, values_at
 from skipstone.tables.decoding.metadatafiles import read_metadata
 from skipstone.tables.storage import storage_io
 
@@ -51,7 +51,7 @@ _lock = threading.Lock()
 
 
 class _Opened(NamedTuple):
-    """What a table in the JVM says of itself: how its files are read, and whether a catalog vends more for that."""
+    """The facts of a table in the JVM: how its files are read, and whether a catalog vends more for that."""
 
     io: Mapping[str, str]
     is_vended: bool
@@ -64,7 +64,7 @@ _OF_TABLE: tuple[Path, ...] = (
 
 
 class _Metadata(NamedTuple):
-    """What metadata in the JVM says of itself."""
+    """The facts of metadata in the JVM."""
 
     location: str
     uuid: str
@@ -79,7 +79,7 @@ _OF_METADATA: tuple[Path, ...] = (
 
 
 class SparkCatalogView(NoopCatalog):
-    """What finding indexes needs of a catalog, from the Java catalog of a Spark session: as it is when first asked."""
+    """The parts of a catalog that finding indexes needs, of the Java catalog of a Spark session when first asked."""
 
     def __init__(self, jvm: Jvm, java: IcebergCatalog) -> None:
         super().__init__("spark")
@@ -100,7 +100,7 @@ class SparkCatalogView(NoopCatalog):
     def _list(self, levels: tuple[str, ...]) -> list[tuple[str, ...]]:
         prefix = ".".join(levels) + "."
         listed = str(self._java.listTables(self._namespace(levels)).toString()).strip("[]")
-        names = [one.removeprefix(prefix) for one in listed.split(", ") if one.startswith(prefix)]
+        names = [name.removeprefix(prefix) for name in listed.split(", ") if name.startswith(prefix)]
         return [(*levels, name) for name in names]
 
     def load_table(self, identifier: str | tuple[str, ...]) -> Table:
@@ -151,10 +151,10 @@ class SparkCatalogView(NoopCatalog):
         return java_class(self.jvm, BASE_TABLE)(operations, table.name())
 
     def _namespace(self, levels: tuple[str, ...]) -> JavaObject:
-        found = self._namespaces.get(levels)
-        if found is None:
-            found = self._namespaces[levels] = self._identifiers.parse(".".join((*levels, "any"))).namespace()
-        return found
+        namespace = self._namespaces.get(levels)
+        if namespace is None:
+            namespace = self._namespaces[levels] = self._identifiers.parse(".".join((*levels, "any"))).namespace()
+        return namespace
 
 
 def _levels(identifier: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -168,8 +168,8 @@ def _levels(identifier: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def open_table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetadata, catalog: SparkCatalogView) -> Table:
     """A table of a catalog as its metadata file says, which is that of ``current``, one of ``java``'s."""
-    opened = _Opened(*said_of(catalog.jvm, java, _OF_TABLE))
-    metadata = _Metadata(*said_of(catalog.jvm, current, _OF_METADATA))
+    opened = _Opened(*values_at(catalog.jvm, java, _OF_TABLE))
+    metadata = _Metadata(*values_at(catalog.jvm, current, _OF_METADATA))
     io = _file_io(catalog.jvm, java, opened, metadata.location)
     return Table(identifier, _read_metadata(metadata.location, metadata.uuid, io), metadata.location, io, catalog)
 
@@ -177,19 +177,21 @@ def open_table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetada
 def _file_io(jvm: Jvm, java: BaseTable, opened: _Opened, location: str) -> FileIO:
     """By the properties of Java's own, and the credentials that a catalog vends for the longest prefix of the place."""
     vended = vended_properties(jvm, java.io()) if opened.is_vended else {}
-    prefix = max((one for one in vended if location.startswith(one)), key=len, default=None)
+    prefix = max(
+        (vended_prefix for vended_prefix in vended if location.startswith(vended_prefix)), key=len, default=None
+    )
     return storage_io({**opened.io, **(vended[prefix] if prefix else {})}, location)
 
 
 def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
     """The metadata in a file, which never changes while it is of the table ``table_uuid``."""
     with _lock:
-        found = _metadata.get(location)
-    if found is None or str(found.table_uuid) != table_uuid:
-        found = read_metadata(io.new_input(location))
+        metadata = _metadata.get(location)
+    if metadata is None or str(metadata.table_uuid) != table_uuid:
+        metadata = read_metadata(io.new_input(location))
         with _lock:
-            _metadata[location] = found
-    return found
+            _metadata[location] = metadata
+    return metadata
 
 
 def frozen_table(jvm: Jvm, table: BaseTable, metadata: JavaMetadata, schema: Schema) -> BaseTable:

@@ -110,12 +110,12 @@ _IN_METADATA = frozenset(
 
 
 def leaves_few(left: int, files: int) -> bool:
-    """Whether an index that leaves ``left`` of ``files`` for tasks surely saves more than a filter at run time."""
+    """Return whether an index that leaves ``left`` of ``files`` to tasks surely saves more than a runtime filter."""
     return left * RUNTIME_FILTER_FILES <= files
 
 
 class RelationsByNow(Protocol):
-    """What is known by now of the relations of a query: a state of its planning."""
+    """The known facts of the relations of a query: a state of its planning."""
 
     @property
     def sites(self) -> Mapping[Key, object]:
@@ -123,7 +123,7 @@ class RelationsByNow(Protocol):
 
     @property
     def uses(self) -> Mapping[Key, list[Use]]:
-        """What the query asks of each of them."""
+        """Return the uses of each relation in the query."""
 
     def opened(self, key: Key, /) -> IcebergRelation:
         """A relation with its table. Raises RelationRefused when it is read as Spark reads it."""
@@ -149,7 +149,7 @@ class KeyedFiles:
         return int(self.files.files["records"].to_numpy().sum())
 
     def savings(self, columns: AbstractSet[str] | None, plan: ReadPlan | None) -> ReadCost:
-        """What the columns (None: all) cost of the files that keys could leave out; ``plan``: what is left already."""
+        """Return the cost of columns (None: all) in the files that keys could leave out of ``plan``."""
         left = self.covered.copy()
         if plan is not None:
             left &= np.isin(np.arange(len(left)), plan.ordinals)
@@ -165,7 +165,7 @@ class QueryCost:
     _few: dict[Key, bool] = field(default_factory=dict)
 
     def savings(self, state: RelationsByNow, key: Key) -> ReadCost:
-        """What keys could save of a relation at most."""
+        """Return the cost that keys could save of a relation at most."""
         keyed = self._keyed_files(state, key)
         return _NOTHING if keyed is None else keyed.savings(_used(state, key), state.plan(key))
 
@@ -176,17 +176,17 @@ class QueryCost:
         return kind_of_values(state, key, column) if is_served else ""
 
     def is_partitioned(self, state: RelationsByNow, key: Key) -> bool:
-        """Whether files of a relation are, or were, partitioned."""
+        """Return whether files of a relation are, or were, partitioned."""
         if self._keyed_files(state, key) is None:
             return False
         return any(spec.fields for spec in state.opened(key).table.specs().values())
 
     def of_leaves(self, state: RelationsByNow, plan: LogicalPlan, leaves: Iterable[Node]) -> ReadCost:
-        """What reading some leaves of a plan costs."""
+        """Return the cost of reading some leaves of a plan."""
         return sum((self._of_leaf(state, plan, leaf) for leaf in leaves), _NOTHING)
 
     def of_value(self, state: RelationsByNow, scope: Scope) -> ReadCost:
-        """What a subquery of one value costs; the least and the greatest value are in Iceberg's metadata."""
+        """Return the cost of a subquery of one value; minimum and maximum are in Iceberg's metadata."""
         if _IN_METADATA.issuperset(_names(scope.tree)) and not scope.inner:
             return ReadCost(files=1)
         return sum((self.of_leaves(state, part.handle(), _leaves(part.tree)) for part in scope.all()), _NOTHING)
@@ -196,7 +196,7 @@ class QueryCost:
         return sum(self._rows(state, leaf) for leaf in leaves)
 
     def are_more(self, state: RelationsByNow, leaf: Node, rows: int, conditions: int) -> bool:
-        """Whether a leaf is known to give more ``rows``. ``conditions``: how many are above it in the query."""
+        """Return whether a leaf is known to give more ``rows``. ``conditions``: how many are above it in the query."""
         if not is_relation(leaf) or key_of(leaf) not in state.sites:
             return False
         plan = state.plan(key_of(leaf))
@@ -207,7 +207,7 @@ class QueryCost:
         return keyed is not None and not keyed.files.delete_files and keyed.rows > rows
 
     def gives_few(self, state: RelationsByNow, leaf: Node) -> bool:
-        """Whether a look at some rows of a relation says that few of them fulfil the conditions that narrow it."""
+        """Return whether, by a sample of its rows, few rows of a relation fulfil the conditions that narrow it."""
         if not is_relation(leaf) or key_of(leaf) not in state.sites:
             return False
         key = key_of(leaf)
@@ -303,12 +303,12 @@ def _names(tree: Node) -> Iterable[str]:
 
 
 def _whole_cost(files: FileSet, columns: AbstractSet[str] | None) -> ReadCost:
-    """What reading the columns (None: all) of all files costs."""
+    """Return the cost of reading the columns (None: all) of all files."""
     return ReadCost(len(files), int(_sizes(files, columns).sum()))
 
 
 def _planned_cost(plan: ReadPlan, columns: AbstractSet[str] | None) -> ReadCost:
-    """What is left to read of the columns (None: all)."""
+    """Return the remaining cost of reading the columns (None: all)."""
     answered = set() if plan.answer is None else set(plan.answer.ordinals.tolist())
     ordinals = [ordinal for ordinal in plan.ordinals if ordinal not in answered]
     parts = np.array([_part(plan, ordinal) for ordinal in ordinals])

@@ -153,7 +153,7 @@ def _rewriting(
 def _displaying(
     method: Callable[[DataFrame], _R], shows_rows: Callable[[DataFrame], bool]
 ) -> Callable[[DataFrame], _R]:
-    """What shells and notebooks show of a DataFrame: its rows only where the session asks for them."""
+    """Return the display of a DataFrame in shells and notebooks: its rows only if the session asks for them."""
 
     def display(self: DataFrame) -> _R:
         if not (_is_ours(self) and shows_rows(self)):
@@ -180,7 +180,7 @@ def _counting(method: Callable[[DataFrame], int]) -> Callable[[DataFrame], int]:
 
 
 def _taking(method: Callable[[DataFrame, int], list[Row]]) -> Callable[[DataFrame, int], list[Row]]:
-    """What is settled stays so with a limit above it."""
+    """Keep a settled DataFrame settled with a limit above it."""
 
     def take(self: DataFrame, num: int) -> list[Row]:
         if not (_is_ours(self) and is_settled(self)):
@@ -200,8 +200,8 @@ def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[
             method(self, *args, **kwargs)
             return
         with _as_it_is():
-            found, explanation = explain_as_run(self)
-            method(found, *args, **kwargs)
+            frame, explanation = explain_as_run(self)
+            method(frame, *args, **kwargs)
         print(f"== Skipstone ==\n{explanation}\n")  # noqa: T201 - as Spark does
 
     update_wrapper(show, method)
@@ -220,7 +220,7 @@ def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:
 
 
 def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
-    """What writes the answer to files and tables."""
+    """Return the writer of the answer to files and tables."""
     return property(lambda self: own(_to_run(self) if _is_ours(self) else self))
 
 
@@ -229,9 +229,9 @@ def _pivoting(own: Callable[[GroupedData, str, PivotValues | None], GroupedData]
 
     def pivot(self: GroupedData, pivot_col: str, values: PivotValues | None = None) -> GroupedData:
         df = self._df
-        if values is None and _is_ours(df) and (found := _at_risk(df)) is not df:
+        if values is None and _is_ours(df) and (at_risk := _at_risk(df)) is not df:
             with _as_it_is():
-                values = pivot_values(found, pivot_col)
+                values = pivot_values(at_risk, pivot_col)
         return own(self, pivot_col, values)
 
     update_wrapper(pivot, own)

@@ -33,7 +33,7 @@ class RelationExplanation:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the relation is read through indexes."""
+        """Return whether the relation is read through indexes."""
         return self.refusal is None
 
     def line(self) -> str:
@@ -53,12 +53,12 @@ class RelationExplanation:
             *self.joined,
             *(self.plan.text().splitlines() if self.plan else []),
         ]
-        lines += [one.text() for one in (self.driver, self.scan) if one]
+        lines += [part.text() for part in (self.driver, self.scan) if part]
         return "\n".join([head, *(f"  {line}" for line in lines)])
 
 
 class RuleOutcome(StrEnum):
-    """What became of a rule of planning."""
+    """The outcome of a rule of planning."""
 
     CHANGED = "changed the plan"
     UNCHANGED = "changed nothing"
@@ -97,7 +97,7 @@ class Explanation:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether any relation is read through indexes."""
+        """Return whether any relation is read through indexes."""
         return any(relation.is_rewritten for relation in self.relations)
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 def or_else(
     work: Callable[[], _Result], otherwise: Callable[[str], _Result], consequence: str, level: int = logging.WARNING
 ) -> _Result:
-    """What ``work`` gives; where it fails, what ``otherwise`` makes of the first line of the error.
+    """Return the result of ``work``; if it fails, that of ``otherwise`` for the first line of the error.
 
     ``consequence``: what follows from that, for the log, which gets it with the error at ``level``.
     """
@@ -33,6 +33,6 @@ def or_else(
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without stack traces of the JVM."""
+    """Return the message of an error, without stack traces of the JVM."""
     text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
     return next((line for line in str(text).splitlines() if line.strip()), type(error).__name__)

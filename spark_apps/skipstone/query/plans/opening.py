@@ -64,7 +64,7 @@ def _names(query: Scope) -> frozenset[str]:
 
 
 def _numbers_rows(query: Scope) -> bool:
-    """Whether rows are numbered by their place, as the frames of pandas on Spark are, whether or not that is needed."""
+    """Return whether rows are numbered by their place, as those of all frames of pandas on Spark are."""
     nodes = (node for scope in query.all() for node in scope.tree.walk())
     return any(
         node.name == "AttachDistributedSequence" or (node.name == "Project" and _NUMBERS in str(node.fields))

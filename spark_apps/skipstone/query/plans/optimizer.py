@@ -66,22 +66,22 @@ class OptimizedQuery:
 
     @property
     def dataset(self) -> Dataset | None:
-        """What reads the files planned, as Spark will run it; None when the query is left as it is."""
+        """Return the query that reads the planned files, as Spark will run it; None when the query stays as it is."""
         return self.state.dataset
 
     @property
     def is_at_risk(self) -> bool:
-        """Whether Iceberg may lose rows of the query as it is."""
+        """Return whether Iceberg may lose rows of the query as it is."""
         return bool(self.state.facts.risks)
 
     @property
     def is_transformed(self) -> bool:
-        """Whether a part of the query ran first, or relations are joined by buckets."""
+        """Return whether a part of the query ran first, or relations are joined by buckets."""
         return self.state.is_transformed
 
     @property
     def explanation(self) -> Explanation:
-        """What became of each relation, in the order of the plan; those of parts that ran come last."""
+        """Return the outcome of each relation, in the order of the plan; those of parts that ran come last."""
         state = self.state
         decisions = {key: self._explained(decision) for key, decision in state.decisions.items()}
         if state.facts.is_recursive and not any(decision.guard for decision in decisions.values()):

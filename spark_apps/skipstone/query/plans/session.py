@@ -77,7 +77,7 @@ class _RewrittenFrame(JvmFrame):
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """What is known of a rewritten DataFrame. ``untransformed``: makes one of the same rows in which no part ran first
+    """The facts of a rewritten DataFrame. ``untransformed``: makes one of the same rows in which no part ran first
     and no bucket is joined; None when none is.
     """
 
@@ -111,11 +111,11 @@ def rewrite(df: DataFrame) -> DataFrame:
     """
     if df in _rewritten:
         return df
-    found = _rewrite(df, _as_of_now)[0]
-    known = _rewritten.get(found)
+    rewritten = _rewrite(df, _as_of_now)[0]
+    known = _rewritten.get(rewritten)
     if known is None or known.untransformed is None:
-        return found
-    front = FrontFrame(found, known.untransformed)
+        return rewritten
+    front = FrontFrame(rewritten, known.untransformed)
     _rewritten[front] = known
     return front
 
@@ -145,7 +145,7 @@ def explain_as_run(df: DataFrame) -> tuple[DataFrame, Explanation]:
 
 
 def explain(df: DataFrame) -> Explanation:
-    """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
+    """Return how ``rewrite`` plans, or planned, each relation of ``df``, and why; ``print`` shows it as text."""
     known = _rewritten.get(df)
     return known.explanation if known else _try(df, _as_of_now, in_full=True).explanation
 
@@ -164,7 +164,7 @@ def no_index(df: DataFrame) -> DataFrame:
 
 
 def is_settled(df: DataFrame) -> bool:
-    """Whether ``df`` is what ``rewrite`` made, or what ``no_index`` gave."""
+    """Return whether ``df`` is what ``rewrite`` made, or what ``no_index`` gave."""
     return df in _rewritten or df in _without_index
 
 
@@ -185,12 +185,12 @@ def _rewrite(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool = False
 
 
 def _as_run(df: DataFrame) -> QueryExecution:
-    """What runs ``df``: Spark pins the tables, and what is cached, when it first plans it."""
+    """Return the execution of ``df``: Spark pins tables and cached data when it first plans it."""
     return java_frame(df).queryExecution()
 
 
 def _as_of_now(df: DataFrame) -> QueryExecution:
-    """What would run a copy of ``df``, so that nothing is pinned for ``df``."""
+    """Return the execution of a copy of ``df``, so that nothing is pinned for ``df``."""
     datasets = java_class(jvm(df.sparkSession), DATASETS)
     # of which Spark has run the commands: a plan that still holds them would run them again
     plan = java_frame(df).queryExecution().commandExecuted()

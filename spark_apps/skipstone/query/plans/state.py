@@ -39,7 +39,7 @@ from skipstone.query.plans.replacing.staging import Staging
 
 @dataclass(frozen=True)
 class Session:
-    """What planning a query needs of a Spark session. ``disabled``: names of the rules that are not applied."""
+    """The parts of a Spark session that planning needs. ``disabled``: names of the rules that are not applied."""
 
     jvm: Jvm
     spark: SparkSession
@@ -79,7 +79,7 @@ class Planned:
         return self.reading.plan
 
     def explained(self) -> RelationExplanation:
-        """What is done with it."""
+        """Return the explanation of the relation."""
         read = self.reading
         return RelationExplanation(
             self.relation.name, plan=read.plan, driver=read.driver, scan=read.scan, joined=self._joined
@@ -95,7 +95,7 @@ class Planned:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether files of the table are, or were, partitioned."""
+        """Return whether files of the table are, or were, partitioned."""
         return any(spec.fields for spec in self.relation.table.specs().values())
 
     @property
@@ -154,17 +154,17 @@ class QueryFacts:
 
     @cached_property
     def is_nothing_cached(self) -> bool:
-        """Whether Spark's cache is empty."""
+        """Return whether Spark's cache is empty."""
         return self.session.java.sharedState().cacheManager().isEmpty()
 
     @cached_property
     def only_rows(self) -> bool:
-        """Whether the query may fail on rows that its relations do not have, such as deleted ones."""
+        """Return whether the query may fail on rows that its relations do not have, such as deleted ones."""
         return may_fail(self.query)
 
     @cached_property
     def layout(self) -> Layout:
-        """What Spark makes of the layout of the tables when it runs the query as it is."""
+        """Return the layout of tables that Spark uses when it runs the query as it is."""
         return layout_of(self.session.dataset(self.query.handle()).queryExecution())
 
     def require_stable(self, key: Key, sites: Sequence[Site]) -> None:
@@ -188,7 +188,7 @@ class QueryFacts:
 
 @dataclass(frozen=True, eq=False)
 class QueryState:
-    """What is decided of a query by now.
+    """The decisions on a query so far.
 
     ``query``: as it will run. ``sites``: the places of the relations that rules may plan. ``uses``: what the query asks
     of each of them. ``decisions``: on all relations, in the order of the plan. ``joins``: its form as joins, None where
@@ -227,7 +227,7 @@ class QueryState:
 
     @property
     def is_transformed(self) -> bool:
-        """Whether a part of the query ran first, or relations are joined by buckets."""
+        """Return whether a part of the query ran first, or relations are joined by buckets."""
         return self.query is not self.facts.query
 
     @property
@@ -250,7 +250,7 @@ class QueryState:
         return self.decisions[key].plan
 
     def predicate(self, key: Key) -> core.Predicate | None:
-        """What holds for all rows that matter of a relation; None: nothing that narrows is known."""
+        """Return the condition that all needed rows of a relation satisfy; None: no narrowing one is known."""
         uses = self.uses.get(key)
         try:
             return find_predicate(self.opened(key), uses) if uses else None

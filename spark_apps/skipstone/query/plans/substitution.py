@@ -43,7 +43,7 @@ PlanOf = Callable[[Replacements], LogicalPlan]
 
 @dataclass(frozen=True, eq=False)
 class Substituted:
-    """What is decided of a relation in the end, and what takes its place; None: nothing does."""
+    """The decision on a relation, and its replacement; None: it stays."""
 
     decision: Decision
     replacement: Replacement | None = None
@@ -83,7 +83,7 @@ def _without_loss(state: QueryState) -> QueryState:
 
 
 def _optimized(state: QueryState) -> LogicalPlan:
-    """What Spark makes of the query as it is: what runs it has that already, or will need it."""
+    """Return Spark's analyzed plan of the query as it is: its execution has one already, or will need it."""
     facts = state.facts
     execution = facts.execution or facts.session.dataset(facts.query.handle()).queryExecution()
     return execution.optimizedPlan()
@@ -262,7 +262,7 @@ def node_of(session: Session, replaced: Replacements, key: Key, java: Relation) 
 
 
 def _parts(session: Session, java: Relation, replacement: Replacement) -> Iterator[LogicalPlan]:
-    """What takes the place of a relation, in pieces, of which there is one at least."""
+    """Yield the replacement of a relation in pieces, at least one."""
     if replacement.staged is not None:
         yield with_table(session.jvm, java, replacement.staged)
     if replacement.rows is not None:
@@ -286,7 +286,7 @@ def _each(
 
 
 def _attempted(key: Key, planned: Planned, substitute: Callable[[Key, Planned], Substituted]) -> Substituted:
-    """What takes the place of a relation; one that fails is read as Spark reads it."""
+    """Return the replacement of a relation; one that fails is read as Spark reads it."""
     name = planned.relation.name
 
     def unless_refused() -> Substituted:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Progress:
-    """What a run has done so far. ``entered``: segments of which files were; a large one takes several waves."""
+    """The progress of a run. ``entered``: segments of which files were; a large one takes several waves."""
 
     entered: set[int] = field(default_factory=set)
     files: int = 0
@@ -165,7 +165,7 @@ def _enter(
 
 
 def is_ours(result: WaveResult, index: IndexTable) -> bool:
-    """Whether the index's head is still the commit of ``result``."""
+    """Return whether the index's head is still the commit of ``result``."""
     match result.outcome:
         case None:
             return True
@@ -191,13 +191,13 @@ def _take(site: Entering, result: WaveResult, progress: Progress) -> None:
             pass  # planned again on the new head, or nothing of the wave could be entered
     for segment, skipped in result.skipped:
         if not skipped.vanished or _is_live(site, skipped.path):
-            said = skipped.message.replace(skipped.path, "it")  # a path may be long, and the text is cut
-            gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {said}"
+            text = skipped.message.replace(skipped.path, "it")  # a path may be long, and the text is cut
+            gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {text}"
             progress.fail(segment, f"file {skipped.path} {gone}", retryable=False)
 
 
 def _is_live(site: Entering, path: str) -> bool:
-    """Whether the table's head still holds a file; one that a rewrite removed meanwhile is stale, not a failure."""
+    """Return whether the table's head still has a file; one that a rewrite removed is stale, not a failure."""
     head = read_file_set(load_table(site.catalog, site.ref))
     return path in set(head.files["path"].to_pylist())
 
@@ -231,5 +231,5 @@ def _why(outcome: Outcome | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in short."""
+    """Return the short message of an error."""
     return next(iter(str(error).splitlines()), type(error).__name__)

@@ -70,14 +70,14 @@ class _Added:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the head holds no file that the commit added."""
+        """Return whether the head holds no file that the commit added."""
         return not (self.files.files["added_snapshot_id"].to_numpy() == self.snapshot_id).any()
 
     def missing(self, index: IndexTable) -> list[MissingUnit]:
         """The files of the commit that ``index`` does not cover."""
-        found = cover_files(self.files, read_covers(index))
+        coverage = cover_files(self.files, read_covers(index))
         others = self.files.files["added_snapshot_id"].to_numpy() != self.snapshot_id
-        return list(plan_units(self.files, Coverage(np.logical_or(found.covered, others), found.file_ids)))
+        return list(plan_units(self.files, Coverage(np.logical_or(coverage.covered, others), coverage.file_ids)))
 
 
 def enter_commit(site: InlineSite, outcome: Outcome) -> None:
@@ -123,24 +123,24 @@ def _enter_guarded(site: InlineSite, ref: TableRef, added: _Added, index: IndexR
 def _enter(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> Progress:
     entering = Entering(catalog=site.catalog, ref=ref, place=partial(_place, site, added), tell=site.reporter.progress)
     progress = Progress()
-    found = enter_files(entering, _open(site, ref, added, index), added.missing, progress)
+    table = enter_files(entering, _open(site, ref, added, index), added.missing, progress)
     try:
-        found = merge_runs(entering, found, partial(_small_merge, site, added), progress)
+        table = merge_runs(entering, table, partial(_small_merge, site, added), progress)
     except (UnreadableIndexFile, OSError) as error:
-        _log.warning("index files of %s are not merged: %s", found.name, error)  # the next reindex looks for damage
-    expire_index(site.catalog, found, site.ports)
+        _log.warning("index files of %s are not merged: %s", table.name, error)  # the next reindex looks for damage
+    expire_index(site.catalog, table, site.ports)
     return progress
 
 
 def _open(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> IndexTable:
     """The index table, made when there is none. Raises UnreadableIndex, BadSpec when it does not fit the table."""
     identifier = index_identifier(site.request.warehouse, ref, index)
-    found, _ = read_index(site.catalog, identifier, added.files.table_uuid)
-    if found is None:
+    table, _ = read_index(site.catalog, identifier, added.files.table_uuid)
+    if table is None:
         return make_index(site.catalog, site.request.warehouse, ref, added.table, index)
-    abort_earlier_uploads(site.request, found.table)
-    require_fit(added.table, found)
-    return found
+    abort_earlier_uploads(site.request, table.table)
+    require_fit(added.table, table)
+    return table
 
 
 def _place(site: InlineSite, added: _Added, rows: int) -> BuildSite:

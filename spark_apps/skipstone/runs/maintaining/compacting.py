@@ -58,7 +58,7 @@ _SUMMARY = "skipstone.compaction."
 
 @dataclass
 class _Tally:
-    """What the step has done. ``left``: paths of files that this run leaves alone: it wrote them, or failed on them."""
+    """The tally of the step. ``left``: paths of files that this run leaves alone: it wrote them, or failed on them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     left: set[str] = field(default_factory=set)
@@ -118,12 +118,12 @@ def compact(site: MaintainSite) -> StepReport:
     abort_earlier_uploads(site.request, site.load())
     token = f"{site.request.run_id}-{secrets.token_hex(4)}"
     while tally.conflicts <= MAX_CONFLICTS:
-        found = _plan(site, policy, tally, f"{token}-{tally.counts['commits'] + tally.conflicts}")
-        if found is None:
+        work = _plan(site, policy, tally, f"{token}-{tally.counts['commits'] + tally.conflicts}")
+        if work is None:
             return _ended(tally)
         if site.gives_way():
             return tally.report(is_done=False, reason=Reason.GIVING_WAY, message="The run gave way to another.")
-        _do(site, found, tally)
+        _do(site, work, tally)
     message = f"Other writers kept changing the files to be rewritten; the next run tries again. {tally.conflict}"
     return tally.report(is_done=False, reason=Reason.CONFLICTED, message=message)
 
@@ -137,7 +137,7 @@ def _ended(tally: _Tally) -> StepReport:
 
 
 def _plan(site: MaintainSite, policy: CompactionPolicy, tally: _Tally, token: str) -> _Round | None:
-    """What to do next; None when nothing is due."""
+    """Return the next round; None when nothing is due."""
     table = site.load()
     require_mergeable(table)
     require_known_values(table)
@@ -163,30 +163,30 @@ def _do(site: MaintainSite, work: _Round, tally: _Tally) -> None:
     )
     table = work.pinned.table
     try:
-        found = commit_parts(
+        result = commit_parts(
             commit,
             table,
             lambda written: _write(site, work, tally, written),
             lambda parts: _change(work, parts),
         )
     except OSError as error:
-        if told := storage_failure(error, table.location()):
-            raise told from error
+        if failure := storage_failure(error, table.location()):
+            raise failure from error
         raise
-    _take(site, found, tally)
+    _take(site, result, tally)
 
 
-def _take(site: MaintainSite, found: RewriteOutcome, tally: _Tally) -> None:
-    match found.outcome:
+def _take(site: MaintainSite, result: RewriteOutcome, tally: _Tally) -> None:
+    match result.outcome:
         case Unknown(message=message):
             raise OutcomeUnknown(message)
         case Committed():
-            _count(tally, found.committed)
-            enter_inline(site, found.outcome)
+            _count(tally, result.committed)
+            enter_inline(site, result.outcome)
         case Conflicted(reason=reason, message=message) if reason is not Reason.CONFLICTED:
             raise DependencyUnavailable(reason, message)
-    if found.dropped:
-        tally.meet(found.conflict, len(found.dropped))
+    if result.dropped:
+        tally.meet(result.conflict, len(result.dropped))
 
 
 def _count(tally: _Tally, parts: Sequence[RewrittenPart]) -> None:
@@ -224,20 +224,20 @@ def _write(site: MaintainSite, work: _Round, tally: _Tally, written: WrittenFile
     groups = dict(enumerate(work.groups))
     described = list(_described(work, tally))
     with _tasks(site, work) as tasks, site.reporter.stage("rewrite"):
-        bins = pack_by_bytes([groups[one.number].size for one in described], tasks.parallelism)
+        bins = pack_by_bytes([groups[group.number].size for group in described], tasks.parallelism)
         spec = _write_spec(table, work)
-        tasks_of = [CompactWork(write=spec, groups=tuple(described[i] for i in one)) for one in bins]
+        tasks_of = [CompactWork(write=spec, groups=tuple(described[i] for i in members)) for members in bins]
         taken = _Answers(written)
         tasks.run(_compact_task, tasks_of, taken.take)
     parts = []
-    for one in taken.results():
-        if one.problem and one.problem.vanished and _has_changed(site, work):
-            tally.meet(one.problem.message)  # the files of the head are planned again
-        elif one.problem:
-            _give_up(work, groups[one.number], one.problem, tally)
+    for result in taken.results():
+        if result.problem and result.problem.vanished and _has_changed(site, work):
+            tally.meet(result.problem.message)  # the files of the head are planned again
+        elif result.problem:
+            _give_up(work, groups[result.number], result.problem, tally)
         else:
-            removed = tuple(files.data_file(file_id) for file_id in groups[one.number].file_ids)
-            parts.append(RewrittenPart(removed=removed, added=tuple(to_data_files(one.written, table))))
+            removed = tuple(files.data_file(file_id) for file_id in groups[result.number].file_ids)
+            parts.append(RewrittenPart(removed=removed, added=tuple(to_data_files(result.written, table))))
     return parts
 
 
@@ -275,7 +275,7 @@ def _write_spec(table: Table, work: _Round) -> WriteSpec:
 
 @dataclass
 class _Answers:
-    """What tasks gave. What they wrote is noted in ``written`` at once, for others may fail."""
+    """The answers of tasks. Written files are noted in ``written`` at once, for other tasks may fail."""
 
     written: WrittenFiles
     _done: list[GroupResult] = field(default_factory=list)
@@ -284,19 +284,19 @@ class _Answers:
     def take(self, answer: bytes) -> None:
         """The answer of one task."""
         try:
-            found = opened(answer)
+            answers = opened(answer)
         except UserError as error:
             self._failed.append(error)
             return
-        for one in found if isinstance(found, tuple) else ():
-            self.written.note(to_data_files(one.written, self.written.table))
-            self._done.append(one)
+        for result in answers if isinstance(answers, tuple) else ():
+            self.written.note(to_data_files(result.written, self.written.table))
+            self._done.append(result)
 
     def results(self) -> list[GroupResult]:
         """All results; raises the first user's error that a task met."""
         if self._failed:
             raise self._failed[0]
-        return sorted(self._done, key=lambda one: one.number)
+        return sorted(self._done, key=lambda result: result.number)
 
 
 def _compact_task(work: CompactWork, task: str) -> bytes:

@@ -62,11 +62,11 @@ def _of_ended_jobs(storage: Storage, site: OrphanSite, oldest: int) -> Mapping[s
 
 
 def _jobs(files: Iterable[FoundFile]) -> dict[str, list[FoundFile]]:
-    found: dict[str, list[FoundFile]] = {}
+    by_job: dict[str, list[FoundFile]] = {}
     for file in files:
         uid = file.mark.path.removeprefix(f"{RUNS_DIRECTORY}/").partition("/")[0]
-        found.setdefault(uid, []).append(file)
-    return found
+        by_job.setdefault(uid, []).append(file)
+    return by_job
 
 
 def _delete(storage: Storage, uid: str, marks: Iterable[FileMark]) -> None:

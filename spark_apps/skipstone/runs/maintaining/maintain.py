@@ -22,7 +22,7 @@ from skipstone.runs.maintaining import upkeep
 from skipstone.runs.maintaining.compacting import compact
 from skipstone.runs.maintaining.site import GivingWay, MaintainSite, Step
 from skipstone.runs.reporting.report import Reporter
-from skipstone.runs.reporting.states import report_state, told_with
+from skipstone.runs.reporting.states import report_state, reported_with
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
@@ -77,7 +77,7 @@ def _done(site: MaintainSite) -> Iterator[StepReport]:
 
 
 def _attempted(site: MaintainSite, step: MaintenanceStep) -> StepReport:
-    """What became of ``step``. Raises DependencyUnavailable and what is no fault of a step's own."""
+    """Return the report of ``step``. Raises DependencyUnavailable, and errors that are not the step's own."""
     try:
         return STEPS[step](site)
     except KeyError:
@@ -103,7 +103,7 @@ def _report(site: MaintainSite, base: JobReport) -> JobReport:
     """The report of all steps. What one of them could not do is its own affair: the run itself has ended well."""
     failed = [f"{step.step}: {step.message}" for step in base.steps if not step.is_done and step.message]
     report = replace(base, outcome=RunOutcome.COMMITTED, reason=Reason.COMMITTED, message=" ".join(failed))
-    return told_with(report, lambda one: _with_state(site, one))
+    return reported_with(report, lambda ended: _with_state(site, ended))
 
 
 def _with_state(site: MaintainSite, report: JobReport) -> JobReport:

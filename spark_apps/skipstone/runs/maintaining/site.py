@@ -30,7 +30,7 @@ class GivingWay:
         self._asked = threading.Event()
 
     def __call__(self) -> bool:
-        """Whether it was."""
+        """Return whether it was."""
         return self._asked.is_set()
 
     def ask(self) -> None:
@@ -49,7 +49,7 @@ class GivingWay:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintainSite:
-    """What steps work on. ``gives_way``: asked between commits; a step then ends, with a report of what it did.
+    """The site of steps. ``gives_way``: asked between commits; a step then ends, with a report of what it did.
 
     Each step commits so that it may be killed at any point: what it did not commit is as if it had not been done.
     """

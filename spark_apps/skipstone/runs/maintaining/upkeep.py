@@ -42,12 +42,12 @@ def expire(site: MaintainSite) -> StepReport:
         "bytesDeleted": done.deleted.nbytes,
     }
     if done.is_done:
-        return _done(MaintenanceStep.SNAPSHOTS, counts, " ".join(done.told))
+        return _done(MaintenanceStep.SNAPSHOTS, counts, " ".join(done.notes))
     return StepReport(
         step=MaintenanceStep.SNAPSHOTS,
         is_done=False,
         reason=done.reason,
-        message=" ".join((done.message, *done.told)),
+        message=" ".join((done.message, *done.notes)),
         counts=counts,
     )
 
@@ -68,29 +68,29 @@ def clean(site: MaintainSite) -> StepReport:
         now_ms=site.ports.now_ms,
     )
     left = clean_leftovers(where, policy)
-    found = clean_orphans(where, policy)
+    orphans = clean_orphans(where, policy)
     counts = {
-        "filesFound": found.found,
-        "bytesFound": found.found_bytes,
-        "filesDeleted": found.deleted,
-        "bytesDeleted": found.deleted_bytes,
+        "filesFound": orphans.count,
+        "bytesFound": orphans.total_bytes,
+        "filesDeleted": orphans.deleted,
+        "bytesDeleted": orphans.deleted_bytes,
         "recordsDeleted": left,
     }
-    return _done(MaintenanceStep.ORPHAN_FILES, counts, _told(found, policy.action))
+    return _done(MaintenanceStep.ORPHAN_FILES, counts, _orphans_sentence(orphans, policy.action))
 
 
-def _told(found: Orphans, action: OrphanFilesAction) -> str:
+def _orphans_sentence(orphans: Orphans, action: OrphanFilesAction) -> str:
     """A sentence on what was found and stays; empty when nothing was."""
-    if not found.found:
+    if not orphans.count:
         return ""
-    named = ", ".join(f"'{path}'" for path in found.first)
-    first = f"the first are {named}" if found.found > len(found.first) else named
+    named = ", ".join(f"'{path}'" for path in orphans.first)
+    first = f"the first are {named}" if orphans.count > len(orphans.first) else named
     after = (
         "the next run deletes what is still an orphan then"
         if action is OrphanFilesAction.DELETE
         else "set spec.maintenance.orphanFiles.policy to Delete to have them deleted"
     )
-    return f"{found.found} files below the table's location are named by no metadata ({first}); {after}."
+    return f"{orphans.count} files below the table's location are named by no metadata ({first}); {after}."
 
 
 def _done(step: MaintenanceStep, counts: dict[str, int], message: str = "") -> StepReport:

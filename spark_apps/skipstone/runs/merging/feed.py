@@ -93,7 +93,7 @@ _TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSlice:
-    """What one task made of its keys: ``slice`` is None when no change is left. ``tables``: that changes were of.
+    """The result of one task for its keys: ``slice`` is None when no change is left. ``tables``: that changes were of.
 
     ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
     ``unknown``: what they have beside these. ``of_no_row``: messages that tell of no row.
@@ -180,12 +180,14 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     feed = _planned(site, files, held)
     frame = _frame(spark, site, feed)
     if site.task.source.unknown_columns is UnknownColumns.ADD:
-        found = frame.where(sf.col(UNKNOWN_COLUMN).isNotNull()).select(UNKNOWN_COLUMN).distinct().toArrow()
-        feed = _planned(site, files, held, _added(site, table, tally(found.column(UNKNOWN_COLUMN))))
+        unknown = frame.where(sf.col(UNKNOWN_COLUMN).isNotNull()).select(UNKNOWN_COLUMN).distinct().toArrow()
+        feed = _planned(site, files, held, _added(site, table, tally(unknown.column(UNKNOWN_COLUMN))))
         frame = _frame(spark, site, feed)
     if feed.target.allow_truncate:
-        found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
-        feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
+        truncates = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(
+            OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN
+        )
+        feed = _with_truncation(feed, site, files, find_truncation(truncates.toArrow()))
     keys = [sf.col(quoted(key.source)) for key in feed.planned.plan.keys]
 
     def sliced(feed: _Feed) -> Sequence[object]:
@@ -196,7 +198,7 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
 
 
 def _held(site: SourceSite, table: Table) -> HeldTable:
-    """What the table remembers of rows of which changes were left out, by the keys of the task."""
+    """Return the table's record of rows whose changes were left out, by the keys of the task."""
     return HeldTable.of(site.memory, table, json.dumps(sorted(key.target for key in site.task.keys)))
 
 
@@ -208,8 +210,8 @@ def _settled(site: SourceSite, feed: _Feed, table: Table, sliced: Callable[[_Fee
             return _kept(site, feed, table, parts)
         links = [link for part in parts for link in part.links]
         known = feed.holding.stops
-        found = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
-        earlier = {key: stop for key, stop in found.items() if key not in known or stop.order < known[key].order}
+        stops = spread_stops(links, [change for part in parts for change in part.left_out.rejected])
+        earlier = {key: stop for key, stop in stops.items() if key not in known or stop.order < known[key].order}
         if not earlier:
             return _kept(site, feed, table, parts)
         feed = replace(feed, holding=replace(feed.holding, stops={**known, **earlier}))
@@ -219,7 +221,7 @@ def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn])
     """The fields that the feed adds to the table: none unless it is asked to, and none without a type."""
     if site.task.source.unknown_columns is not UnknownColumns.ADD:
         return ()
-    types = {name: kind for name, one in sorted(unknown.items()) if (kind := one.type) is not None}
+    types = {name: kind for name, column in sorted(unknown.items()) if (kind := column.type) is not None}
     refuse_names((field.name for field in table.schema().fields), [*types], "spec.source.unknownColumns")
     return plan_columns(table, types)
 
@@ -245,7 +247,7 @@ def _planned(site: SourceSite, files: FileSet, held: HeldTable, added: tuple[Nes
 
 
 def _holding(site: SourceSite, target: FeedTarget, held: HeldTable, files: Sequence[FeedFile]) -> Holding | None:
-    """What is known before of changes that are left out; None when none can be."""
+    """Return the known holds of changes that are left out; None when none can be."""
     only_rejected = bool(site.task.source.only_rejected)
     if not (target.rejects or held.rows or only_rejected):
         return None
@@ -254,9 +256,9 @@ def _holding(site: SourceSite, target: FeedTarget, held: HeldTable, files: Seque
     return Holding(is_exact=is_exact, rows=held.rows, absent=site.absent, files=paths, only_rejected=only_rejected)
 
 
-def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:
+def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, truncation: Truncation | None) -> _Feed:
     """``feed`` made to delete what the table had before the truncate, unless an earlier merge applied it."""
-    if found is None or site.task.source.only_rejected:
+    if truncation is None or site.task.source.only_rejected:
         return feed
     task, plan = truncated(feed_task(site.task)), feed.planned.plan
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in feed.target.carried]
@@ -264,7 +266,7 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
     other = plan_merge(task, target_schema(schema), (*source, *control_columns()), time_zone(task))
     plan = replace(plan, when_not_matched_by_source=other.when_not_matched_by_source)
     holding = feed.holding and replace(feed.holding, rows={})  # nothing is missing any more
-    return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found, holding=holding)
+    return replace(feed, planned=replace(feed.planned, plan=plan), truncation=truncation, holding=holding)
 
 
 def _kept(site: SourceSite, feed: _Feed, table: Table, parts: Sequence[FeedSlice]) -> Changes:
@@ -300,7 +302,7 @@ def _kept_records(site: SourceSite, feed: _Feed, left: RejectedChanges) -> tuple
 
 
 def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) -> Leaves:
-    """What of the feed the table has no column for. Raises BadData where that may not be, or is all that it has."""
+    """Return the columns of the feed that the table lacks. Raises BadData if that is not allowed, or if all are."""
     unknown = merged_tallies(part.unknown for part in parts)
     if unknown and site.task.source.unknown_columns is UnknownColumns.REFUSE:
         raise unknown_columns([*unknown], can_be_mapped=False)
@@ -308,7 +310,7 @@ def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) ->
     others = [column.name for column in target.carried if not column.is_key]
     if unknown and others and present.isdisjoint(others):
         raise void_feed([*unknown], others)
-    columns = tuple(UnusedColumn(name=name, rows=one.rows) for name, one in unknown.items())
+    columns = tuple(UnusedColumn(name=name, rows=column.rows) for name, column in unknown.items())
     unfed = tuple(name for name in others if name not in present) if any(part.writes for part in parts) else ()
     of_no_row = sum(part.of_no_row for part in parts)
     doubtful = merged_defaults(part.defaults for part in parts).doubtful
@@ -363,8 +365,8 @@ def _frame(spark: SparkSession, site: SourceSite, feed: _Feed) -> DataFrame:
     schema = batch_schema(feed.target)
     types = {column.name: column.type for column in feed.target.carried}
     ddl = [
-        f"{quoted(one.name)} {_spark_type(types[one.name]) if one.name in types else _control_type(one.type)}"
-        for one in schema
+        f"{quoted(field.name)} {_spark_type(types[field.name]) if field.name in types else _control_type(field.type)}"
+        for field in schema
     ]
     kernel = _read_kernel(feed.files, feed.target)
     return map_batches(spark.range(0, len(feed.files), 1, tasks), kernel, ", ".join(ddl))

@@ -36,7 +36,7 @@ class RowsAbsent(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RejectedChanges:
-    """What a merge leaves out of its source. ``rejected``: changes, in the order of the feed.
+    """The changes that a merge leaves out. ``rejected``: changes, in the order of the feed.
 
     ``skipped``: changes that are obsolete; ``passed``: those that the task does not ask for. ``files``: paths by their
     numbers. ``rows``: what is to be remembered of rows. ``parts``: files of rejected records, in the storage; ``path``:
@@ -66,10 +66,10 @@ class RejectedChanges:
     @property
     def reasons(self) -> Mapping[int, Mapping[int, str]]:
         """Why messages are left out, by the numbers of their files and their lines; of two changes the graver one."""
-        found: dict[int, dict[int, str]] = {}
+        by_file: dict[int, dict[int, str]] = {}
         for change in sorted(self.rejected, key=lambda change: change.is_fault):
-            found.setdefault(change.file, {})[change.line] = change.reason
-        return {number: found[number] for number in sorted(found)}
+            by_file.setdefault(change.file, {})[change.line] = change.reason
+        return {number: by_file[number] for number in sorted(by_file)}
 
     @property
     def faults(self) -> int:
@@ -87,13 +87,13 @@ class RejectedChanges:
         return f"'{self.files[change.file]}'{line}: {change.reason}"
 
     @property
-    def told(self) -> str:
-        """What people are told; empty when nothing was left out."""
+    def message(self) -> str:
+        """Return sentences on the changes that are left out; empty when nothing was."""
         passed = f"{self.passed} changes that are not missing are passed over." if self.passed else ""
-        return " ".join(text for text in (self._told_rejected, passed) if text)
+        return " ".join(text for text in (self._rejected_message, passed) if text)
 
     @property
-    def _told_rejected(self) -> str:
+    def _rejected_message(self) -> str:
         if not self.rejected:
             return ""
         causes = [change for change in self.rejected if change.is_fault] or list(self.rejected)
@@ -101,8 +101,8 @@ class RejectedChanges:
         where = "status.rejectedPath has them" if self.path else "they are dropped"
         waiting = f", and {self.waiting} later changes of their rows wait for them" if self.faults else ""
         many = f" (and {len(kinds) - 1} other causes)" if len(kinds) > 1 else ""
-        said = f"{self.faults} changes cannot be applied{waiting}" if self.faults else f"{self.waiting} changes wait"
-        return f"{said}: {where}. The first: {self.described(causes[0])}{many}."
+        summary = f"{self.faults} changes cannot be applied{waiting}" if self.faults else f"{self.waiting} changes wait"
+        return f"{summary}: {where}. The first: {self.described(causes[0])}{many}."
 
 
 def require_allowed(spec: BadRecordsSpec | None, left: RejectedChanges) -> None:
@@ -125,7 +125,7 @@ def require_allowed(spec: BadRecordsSpec | None, left: RejectedChanges) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HoldsUpdate:
-    """What a merge changes of held rows: the ledger of its commit, together with ``other``."""
+    """The update of held rows by a merge: the ledger of its commit, together with ``other``."""
 
     held: HeldTable
     rows: Mapping[str, HeldRow] = field(default_factory=dict)
@@ -141,5 +141,9 @@ class HoldsUpdate:
 
     def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
         """Write what is remembered from now on; the property that names it. Raises DependencyUnavailable."""
-        found = dict(self.other.properties(table, snapshot_id)) if self.other else {}
-        return {**found, HELD_PROPERTY: held_pointer(table, self.held, self.rows, snapshot_id)} if self.rows else found
+        properties = dict(self.other.properties(table, snapshot_id)) if self.other else {}
+        return (
+            {**properties, HELD_PROPERTY: held_pointer(table, self.held, self.rows, snapshot_id)}
+            if self.rows
+            else properties
+        )

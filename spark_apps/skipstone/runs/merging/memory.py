@@ -35,11 +35,11 @@ def _source_bytes(candidates: Candidates, slices: tuple[ChangeSlice, ...]) -> np
     """Bytes of the source rows that each candidate file may hold."""
     pieces = candidates.pieces
     if pieces is None:
-        return np.full(len(candidates.files), float(sum(one.held for one in slices)))
-    widths = np.array([one.held / max(one.rows, 1) for one in slices])
-    found = (pieces.stop - pieces.start) * widths[pieces.slices]
+        return np.full(len(candidates.files), float(sum(change_slice.held for change_slice in slices)))
+    widths = np.array([change_slice.held / max(change_slice.rows, 1) for change_slice in slices])
+    weights = (pieces.stop - pieces.start) * widths[pieces.slices]
     at = np.searchsorted(candidates.files, pieces.files)
-    return np.asarray(np.bincount(at, weights=found, minlength=len(candidates.files)), np.float64)
+    return np.asarray(np.bincount(at, weights=weights, minlength=len(candidates.files)), np.float64)
 
 
 def _width(kind: pa.DataType) -> int:

@@ -24,7 +24,7 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.history.commits import Committed, Conflicted, Outcome
 from skipstone_core.merging.merges import MergeCounts, switched_off
-from skipstone_core.merging.unused import told_skipped
+from skipstone_core.merging.unused import describe_skipped
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import verify_slices
@@ -55,8 +55,8 @@ from skipstone.runs.reporting.leftout import (
 )
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
-from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, settled, told_once
+from skipstone.runs.reporting.states import report_state, reported_with
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, reported_once, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -86,7 +86,7 @@ NOT_COMMITTED = Conflicted(Reason.DRY_RUN, Reason.DRY_RUN.doc)
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What a run works for."""
+    """The job of a run."""
 
     request: JobRequest
     reporter: Reporter
@@ -98,7 +98,7 @@ class _Job:
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is written."""
+        """Return whether nothing is written."""
         return self.request.kind is RunKind.DRY_RUN
 
     def session(self) -> SparkSession:
@@ -119,7 +119,7 @@ class _Job:
         enter_commit(self._inline, outcome)
         forget_committed(self.request, outcome)
         with self.reporter.stage("report"):
-            return told_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
+            return reported_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
 
     @property
     def _inline(self) -> InlineSite:
@@ -139,7 +139,7 @@ def run_merge(
     share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
-    return told_once(request, lambda: _run(request, reporter, ports, share))
+    return reported_once(request, lambda: _run(request, reporter, ports, share))
 
 
 def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> JobReport:
@@ -155,12 +155,12 @@ def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sha
         if isinstance(outcome, Conflicted):
             clear_rejects(request)
     if isinstance(outcome, Committed):
-        reporter.reject(rewrite.left_out.told, rewrite.left_out.path)
+        reporter.reject(rewrite.left_out.message, rewrite.left_out.path)
     return job.end(outcome, rewrite.counts, rewrite.funnel)
 
 
 def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_SHARE) -> JobReport:
-    """What ``run_merge`` would do to the table as it is now. Raises UserError as it does.
+    """Report the effect that ``run_merge`` would have on the table as it is now. Raises UserError as it does.
 
     Nothing is committed and nothing is written beside the table; what is kept for tasks meanwhile is gone at the end.
     """
@@ -174,7 +174,7 @@ def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_
             return reporter.judge(intake, {})
         with open_scratch(request) as scratch:
             _, rewrite = _plan_until_settled(job, intake, scratch)
-        reporter.reject(rewrite.left_out.told, None)
+        reporter.reject(rewrite.left_out.message, None)
         return _planned(job, rewrite.counts, rewrite.funnel)
     finally:
         forget_job(request)
@@ -200,7 +200,7 @@ def _open(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sh
 
 
 def _take(job: _Job) -> Intake | Outcome:
-    """What there is to apply, or what the table already says of it."""
+    """Return the intake to apply, or the outcome that the table already records."""
     table = job.load()
     if not job.is_dry:
         abort_earlier_uploads(job.request, table)
@@ -226,11 +226,11 @@ def _tell_left(reporter: Reporter, left: Leaves) -> None:
     reporter.leave(left.columns, left.total, unfed, left.defaulted)
     reporter.miss(left.gone)
     if left.of_no_row:
-        reporter.note(told_skipped(left.of_no_row))
+        reporter.note(describe_skipped(left.of_no_row))
 
 
 def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
-    """What became of the changes, and how: Conflicted of a dry run, whose changes are in no table."""
+    """Return the outcome and the rewrite of the changes: Conflicted for a dry run, whose changes are in no table."""
     changes: Changes | None = None
     absent: frozenset[str] = frozenset()
     for number in itertools.count(1):
@@ -261,7 +261,7 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
 
 
 def _still_fits(changes: Changes, table: Table) -> bool:
-    """Whether ``changes`` were read for ``table`` as it is now."""
+    """Return whether ``changes`` were read for ``table`` as it is now."""
     return fits(table, changes.columns) and (changes.held is None or changes.held.is_of(table))
 
 
@@ -296,8 +296,8 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
             return NOT_COMMITTED, rewrite
         return commit_written(site, evolved, write), done[0]
     except OSError as error:
-        if told := storage_failure(error, table.location()):
-            raise told from error
+        if failure := storage_failure(error, table.location()):
+            raise failure from error
         raise
 
 
@@ -402,7 +402,7 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
             **_summary(rewrite, job.reporter.stages_ms),
             **unused_summary(changes.leaves.columns, changes.leaves.total),
             **defaulted_summary(changes.leaves.defaulted),
-            **rejected_summary(left.told, left.path),
+            **rejected_summary(left.message, left.path),
             **gone_summary(changes.leaves.gone),
         },
         guard=lambda table, added: _guard(changes, table, added),
@@ -419,12 +419,12 @@ def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str |
 
 
 def _summary(rewrite: Rewrite, stages_ms: Mapping[str, int]) -> Mapping[str, str]:
-    """What the snapshot says of the merge; stage times up to the commit."""
+    """Return the merge's properties in the snapshot; stage times up to the commit."""
     counts = {f"{_SUMMARY}{name}": str(value) for name, value in encode(rewrite.counts).items()}
-    said = {
+    summary = {
         FUNNEL_SUMMARY: funnel_summary(rewrite.funnel),
         f"{_SUMMARY}false-positives": false_positive_summary(rewrite.funnel),
         f"{_SUMMARY}left-out": left_out_summary(rewrite.funnel),
         f"{_SUMMARY}stages-ms": ", ".join(f"{name} {spent}" for name, spent in stages_ms.items()),
     }
-    return {name: value for name, value in said.items() if value} | counts
+    return {name: value for name, value in summary.items() if value} | counts

@@ -40,7 +40,7 @@ def require_all_places(files: FileSet, results: Sequence[FileResult]) -> None:
 
 
 def _is_one_change(files: FileSet, changed: dict[int, bool], places: Sequence[int]) -> bool:
-    """Whether the file goes in all its places, or loses the same rows in all of them."""
+    """Return whether the file goes in all its places, or loses the same rows in all of them."""
     if any(place not in changed for place in places) or len({changed[place] for place in places}) > 1:
         return False
     deletes = {frozenset(delete.file.file_path for delete in files.applying_deletes(place)) for place in places}

@@ -82,12 +82,12 @@ class PlainRejects:
         """By key the least sequence of a row that does not fit; None where it is not known."""
         texts, sequences = KeyTexts.of_rows(bad, self.plan.keys), self._sequences(bad)
         known = ~null_rows(list(texts.columns.values()))
-        found: dict[str, int | bytes | None] = {}
+        first: dict[str, int | bytes | None] = {}
         for row in np.flatnonzero(known).tolist():
             text, now = texts.text(row), None if sequences is None else sequences[row].as_py()
-            before = found.get(text, now)
-            found[text] = None if before is None or now is None else min(before, now)
-        return found
+            before = first.get(text, now)
+            first[text] = None if before is None or now is None else min(before, now)
+        return first
 
     def _sequences(self, rows: pa.Table) -> pa.Array | None:
         name = self.plan.sequence_by
@@ -100,8 +100,8 @@ def _rows(table: pa.Table) -> list[dict[str, str | None]]:
     for at, name in enumerate(names):  # the record of a bad row may hold bytes that are not text
         values = [(raw or b"").decode(errors="replace") for raw in texts.column(at).cast(pa.binary()).to_pylist()]
         texts = texts.set_column(at, name, pa.array(values, pa.string()))
-    found: list[dict[str, str | None]] = texts.to_pylist()
-    return found
+    rows: list[dict[str, str | None]] = texts.to_pylist()
+    return rows
 
 
 def rejected_rows(bad: pa.Table, waiting: pa.Table) -> tuple[RejectedRow, ...]:

@@ -41,11 +41,11 @@ class Presence:
                 raise _keyless(name)
         return pack_bits(lacks[:, [self.names.index(name) for name in self.columns]])
 
-    def _lacks(self, told: pa.Array) -> Bits:
+    def _lacks(self, names: pa.Array) -> Bits:
         """Rows by names."""
-        if not len(told):
+        if not len(names):
             return np.zeros((0, len(self.names)), dtype=bool)
-        fixed = told.cast(pa.binary()).cast(pa.binary(len(self.names)))
+        fixed = names.cast(pa.binary()).cast(pa.binary(len(self.names)))
         start = fixed.offset * len(self.names)
         content = np.frombuffer(fixed.buffers()[1], dtype=np.uint8)[start : start + len(fixed) * len(self.names)]
         return np.asarray(content.reshape(len(fixed), len(self.names)) == _LACKS)

@@ -76,7 +76,7 @@ def run_in(tasks: Tasks) -> SliceRunner:
     """A runner that hands each slice to a task; what is asked travels once."""
 
     def run(ask: Callable[[ChangeSlice], Answer], slices: Sequence[ChangeSlice]) -> list[Answer]:
-        answers = dict(tasks.run(partial(_asked, ask), [_NumberedSlice(*one) for one in enumerate(slices)]))
+        answers = dict(tasks.run(partial(_asked, ask), [_NumberedSlice(*numbered) for numbered in enumerate(slices)]))
         return [answers[number] for number in range(len(slices))]
 
     return run

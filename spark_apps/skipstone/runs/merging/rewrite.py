@@ -57,7 +57,7 @@ INSERT_HERE_ROWS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteSite:
-    """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide.
+    """The site of a rewrite: tasks and write settings. ``token`` is this process's alone: file names never collide.
 
     ``written`` takes note of what they wrote, also when one of them failed. ``is_dry``: they write nothing.
     """
@@ -71,7 +71,7 @@ class RewriteSite:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """What a merge is about to commit. Of a dry run only the counts and the funnel are of use.
+    """The rewrite that a merge is about to commit. Of a dry run only the counts and the funnel are of use.
 
     ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
     ``read``: data files with rows that have a source row, none of which changes. ``left_out``: changes of the source.
@@ -93,9 +93,9 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     table, files = target.table, target.files
     started = time.monotonic()
     write = write_spec(table, site.token)
-    found = _Found(site.written)
-    site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target), found.take)
-    merged = [one for one in found.results() if isinstance(one, WorkResult)]
+    collected = _Results(site.written)
+    site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target), collected.take)
+    merged = [result for result in collected.results() if isinstance(result, WorkResult)]
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
     rest = unmatched_rows(changes.plan, changes.slices, results)
@@ -129,18 +129,18 @@ def _require_rows(changes: Changes, rest: Int64s) -> None:
     plan, slices = changes.plan, changes.slices
     if plan.partial is None or plan.partial.missing is None:
         return
-    reader, found = ChangeReader(slices, [*(key.source for key in plan.keys), plan.partial.missing]), set()
-    for number, one in enumerate(slices):
-        own = rest[(rest >= one.base) & (rest < one.base + one.rows)] - one.base
-        for start in range(0, one.rows, ROW_GROUP_ROWS):
-            stop = min(one.rows, start + ROW_GROUP_ROWS)
+    reader, absent = ChangeReader(slices, [*(key.source for key in plan.keys), plan.partial.missing]), set()
+    for number, change_slice in enumerate(slices):
+        own = rest[(rest >= change_slice.base) & (rest < change_slice.base + change_slice.rows)] - change_slice.base
+        for start in range(0, change_slice.rows, ROW_GROUP_ROWS):
+            stop = min(change_slice.rows, start + ROW_GROUP_ROWS)
             here = own[(own >= start) & (own < stop)] - start
             if len(here):
                 source = reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
                 texts = KeyTexts.of_rows(source, plan.keys)
-                found |= {texts.text(row) for row in np.flatnonzero(lacking_rows(source, plan.partial)).tolist()}
-    if found:
-        raise RowsAbsent(frozenset(found))
+                absent |= {texts.text(row) for row in np.flatnonzero(lacking_rows(source, plan.partial)).tolist()}
+    if absent:
+        raise RowsAbsent(frozenset(absent))
 
 
 def _replaced(files: FileSet, results: Sequence[FileResult]) -> Iterator[DataFile]:
@@ -179,7 +179,7 @@ def _works(site: RewriteSite, changes: Changes, candidates: Candidates, target: 
         lineage=lineage,
         is_dry=site.is_dry,
     )
-    return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
+    return [replace(work, files=_by_source([described[i] for i in members])) for members in bins]
 
 
 def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
@@ -188,8 +188,8 @@ def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
 
 
 @dataclass
-class _Found:
-    """What tasks gave. What they wrote is noted in ``written`` at once, for others may fail."""
+class _Results:
+    """The results of tasks. Written files are noted in ``written`` at once, for other tasks may fail."""
 
     written: WrittenFiles
     _done: list[object] = field(default_factory=list)
@@ -198,15 +198,15 @@ class _Found:
     def take(self, answer: bytes) -> None:
         """The answer of one task."""
         try:
-            one = opened(answer)
+            result = opened(answer)
         except UserError as error:
             self._failed.append(error)
             return
-        if isinstance(one, WorkResult | InsertResult):
-            self.written.note(to_data_files(one.written, self.written.table))
-        if isinstance(one, WorkResult):
-            self.written.note(to_delete_files(one.deletes))
-        self._done.append(one)
+        if isinstance(result, WorkResult | InsertResult):
+            self.written.note(to_data_files(result.written, self.written.table))
+        if isinstance(result, WorkResult):
+            self.written.note(to_delete_files(result.deletes))
+        self._done.append(result)
 
     def results(self) -> list[object]:
         """All results; raises the first user's error that a task met."""
@@ -228,15 +228,15 @@ def _insert_rest(site: RewriteSite, changes: Changes, rest: Int64s, write: Write
     plan = changes.plan
     if not (plan.when_not_matched or plan.tells_deletes) or not len(rest):
         return InsertResult(0, (), Unmatched())
-    found = _Found(site.written)
+    collected = _Results(site.written)
     few = len(rest) <= INSERT_HERE_ROWS
     parts = np.array_split(rest, 1 if few else site.cores)
     works = [replace(insert_work(plan, write, changes.slices, part), is_dry=site.is_dry) for part in parts]
     if few:
-        found.take(_insert_task(works[0], "driver"))
+        collected.take(_insert_task(works[0], "driver"))
     else:
-        site.tasks.run(_insert_task, works, found.take)
-    done = [one for one in found.results() if isinstance(one, InsertResult)]
+        site.tasks.run(_insert_task, works, collected.take)
+    done = [result for result in collected.results() if isinstance(result, InsertResult)]
     return InsertResult(
         rows=sum(result.rows for result in done),
         written=tuple(row for result in done for row in result.written),

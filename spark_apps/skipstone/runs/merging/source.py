@@ -73,7 +73,7 @@ from skipstone.tasks.share import DriverShare
 
 @dataclass(frozen=True, kw_only=True)
 class Leaves:
-    """What of a source nothing uses: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks.
+    """The unused columns of a source: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks.
 
     ``of_no_row``: messages of a feed that tell of no row.
     ``defaulted``: columns in which a change feed may have the source column's default in place of null.
@@ -118,18 +118,20 @@ class Changes:
     @property
     def rows_read(self) -> int:
         """Rows of the source, superseded ones and those that are left out included."""
-        return sum(one.read for one in self.slices) + self.left_out.skipped + len(self.left_out.rejected)
+        return (
+            sum(change_slice.read for change_slice in self.slices) + self.left_out.skipped + len(self.left_out.rejected)
+        )
 
     @property
     def rows_superseded(self) -> int:
         """Rows that a later one of their key stands for, or includes."""
-        others = sum(one.others for one in self.slices) if self.plan.composes else 0
+        others = sum(change_slice.others for change_slice in self.slices) if self.plan.composes else 0
         return self.rows_read - len(self.left_out.rejected) - self.rows + others
 
     @property
     def rows(self) -> int:
         """Rows that count: the last of each key, and those without a key."""
-        return sum(one.rows for one in self.slices)
+        return sum(change_slice.rows for change_slice in self.slices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,14 +191,16 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
         rows = _with_absent(rows, [column for column in columns if column in read.absent], planned.plan.partial)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     planned = replace(planned, leaves=Leaves.of(names, values))
-    return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+    return written_down(
+        site, planned, [change_slice for change_slice in (opened(answer),) if isinstance(change_slice, ChangeSlice)]
+    )
 
 
 def _with_absent(rows: pa.Table, absent: Sequence[SourceColumn], partial: PartialRows) -> pa.Table:
     """``rows``, which have all other columns, with those that no row has, and the bits that say so."""
     for kind in _kernel_schema(absent):
         rows = rows.append_column(kind, nulls(rows.num_rows, kind.type))
-    lacks = np.isin(partial.columns, [one.name for one in absent])
+    lacks = np.isin(partial.columns, [column.name for column in absent])
     return rows.append_column(KEPT_COLUMN, pack_bits(np.tile(lacks, (rows.num_rows, 1))))
 
 
@@ -212,7 +216,7 @@ def needed_columns(task: MergeTask) -> frozenset[str] | None:
 
 
 def _names(task: MergeTask, plan: MergePlan, groups: Sequence[ColumnGroup]) -> Names:
-    """What the merge uses of its source. Raises BadData as ``merge_names`` does, and for what may not be ignored."""
+    """Return the used names of the source. Raises BadData as ``merge_names`` does, and for names that must be used."""
     names = merge_names(task, plan, file_names(groups))
     if task.source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
@@ -226,7 +230,7 @@ def _counted(read: SourceRead, names: Names, known: Mapping[str, int]) -> tuple[
 
 
 def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
-    """What the merge does, without slices as yet."""
+    """Return the changes of the merge, without slices."""
     source = _source_schema(columns)
     types = {str(column.type): column.type for column in columns}
     wanted = new_columns(task, target_schema(table.schema()), source)
@@ -239,7 +243,7 @@ def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files:
 def written_down(site: SourceSite, planned: Changes, slices: Sequence[ChangeSlice]) -> Changes:
     """``planned`` with its slices, numbered. Raises as ``require_unchanged`` does."""
     require_unchanged(site.listing)
-    numbered = (replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
+    numbered = (replace(part, base=base) for part, base in zip(slices, _bases(slices), strict=True))
     return replace(planned, slices=tuple(numbered))
 
 
@@ -271,7 +275,7 @@ def time_zone(task: MergeTask) -> ZoneInfo:
 
 
 def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[list[SourceColumn], SortRule]:
-    """What slices hold, and in which order."""
+    """Return the columns of slices, and their order."""
     held = [column for column in columns if column.name in plan.source_columns]
     types = {column.name: kind for column in held if (kind := key_type(str(column.type)))}
     types[KEPT_COLUMN] = KeyType(KeyFamily.BINARY)
@@ -280,7 +284,7 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 
 @dataclass(frozen=True)
 class SliceAnswer:
-    """What a task made of its rows: no slice of none. ``unused``: rows with a value, by column that nothing uses.
+    """The result of a task: no slice without rows. ``unused``: rows with a value, by column that nothing uses.
 
     ``rejected``: rows that are left out; ``part``: the file that keeps them.
     """
@@ -299,26 +303,26 @@ def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: 
     rejects = PlainRejects(plan=plan, types=rule.types, place=site.rejects) if leaves_out(site.task) else None
     record = [] if rejects is None else [RECORD_COLUMN]
     frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *record, *absent, *unused)
-    told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
-    rows = SliceRows(_kernel_schema(columns), told, tuple(counted), rejects)
+    presence = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
+    rows = SliceRows(_kernel_schema(columns), presence, tuple(counted), rejects)
     named = {column.name: column for column in columns}
     keys = [_range_column(named[key.source]) for key in plan.keys]
     size = unpacked_bytes(site.listing, site.task.source.format, {column.source for column in columns})
     slices = slices_of(frame, keys, size, lambda most: _slice_kernel(rows, rule, site.scratch, most))
-    for one in slices.dropped:
-        if isinstance(one, SliceAnswer) and one.part is not None and site.rejects is not None:
-            site.rejects.storage.delete(one.part)
+    for dropped in slices.dropped:
+        if isinstance(dropped, SliceAnswer) and dropped.part is not None and site.rejects is not None:
+            site.rejects.storage.delete(dropped.part)
     return [answer for answer in slices.answers if isinstance(answer, SliceAnswer)]
 
 
 def _range_column(column: SourceColumn) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    found = sf.col(quoted(column.name))
-    return sf.lower(found) if isinstance(column.type, UUIDType) else found
+    text = sf.col(quoted(column.name))
+    return sf.lower(text) if isinstance(column.type, UUIDType) else text
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
-    return [0, *accumulate(one.rows for one in slices)][: len(slices)]
+    return [0, *accumulate(change_slice.rows for change_slice in slices)][: len(slices)]
 
 
 def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:

@@ -36,7 +36,7 @@ NOTHING_TO_REGISTER = "There are no files to register: the table has all that th
 def take_files(
     request: JobRequest, table: Table, source: SourceSpec, note: Callable[[str], None] = lambda _: None
 ) -> Intake | Outcome:
-    """What the job ``request`` registers in ``table`` (freshly loaded), the same for all its attempts; or its outcome.
+    """Return the files that the job ``request`` registers in ``table`` (freshly loaded); or its outcome.
 
     ``note`` is told what people should know of files that are left out. Raises as ``take_source`` does.
     """
@@ -44,8 +44,8 @@ def take_files(
     base = plain_location(source_place(request.warehouse, source.location, table).base)
     listing = find_pin(request.warehouse, request.owner_uid, source.location)
     if listing is None:
-        found = replace(_listed(request, source, note), base=base)
-        listing = new_files(found, table, memory, note)
+        listed = replace(_listed(request, source, note), base=base)
+        listing = new_files(listed, table, memory, note)
         if listing.left_out and refuses_known_files(source):
             return Conflicted(Reason.SOURCE_ALREADY_APPLIED, f"{_already_there(listing.left_out)}.")
         if not listing.files:
@@ -59,7 +59,7 @@ def take_files(
 
 
 def refuses_known_files(source: SourceSpec) -> bool:
-    """Whether a file that the table has already ends the job; else it is left out."""
+    """Return whether a file that the table has already ends the job; else it is left out."""
     return source.consume is ConsumePolicy.ALL and source.duplicates is DuplicatesPolicy.REFUSE
 
 

@@ -39,12 +39,12 @@ class SourcePlace:
     table: Table
 
     def location(self, path: str) -> str:
-        """What manifests call the file at ``path``. Raises BadSpec (INVALID_SPEC) for one that must not be the table's.
+        """Return the name of the file at ``path`` in manifests. Raises BadSpec (INVALID_SPEC) for a forbidden place.
 
         Those are files among the table's own, which are deleted with it, and names that engines read differently.
         """
-        if found := self._special(path):
-            message = f"'{path}' has '{found}' in its name, with which some engines do not find it: rename it"
+        if special := self._special(path):
+            message = f"'{path}' has '{special}' in its name, with which some engines do not find it: rename it"
             raise BadSpec(Reason.INVALID_SPEC, message, field=_PATHS)
         location = f"{self.base}/{path}"
         for folder in self._own_folders():
@@ -58,15 +58,15 @@ class SourcePlace:
         return location
 
     def is_of_table(self, folder: str) -> bool:
-        """Whether ``folder`` is the table's own place."""
+        """Return whether ``folder`` is the table's own place."""
         return plain_location(f"{self.base}/{folder}".rstrip("/")) == plain_location(self.table.location().rstrip("/"))
 
     def _special(self, path: str) -> str:
-        """What engines trip over: the characters that end a path, and Hadoop, on volumes, a colon in a file's name."""
-        found = [one for one in _SPECIAL if one in path]
+        """Return characters that engines misread: those that end a path and, for Hadoop on volumes, a colon."""
+        characters = [character for character in _SPECIAL if character in path]
         if ":" in path.rpartition("/")[2] and self.base.startswith("file:"):
-            found.append(":")
-        return found[0] if found else ""
+            characters.append(":")
+        return characters[0] if characters else ""
 
     def _own_folders(self) -> tuple[str, ...]:
         place = self.table.location().rstrip("/")
@@ -78,7 +78,7 @@ def source_place(warehouse: WarehouseRef, location: str, table: Table) -> Source
     if not location:
         return SourcePlace(base_location(warehouse), table)
     open_location(warehouse, location)  # which knows what to say of one that is not there
-    place = next(one.bucket for one in warehouse.locations if one.name == location)
+    place = next(candidate.bucket for candidate in warehouse.locations if candidate.name == location)
     if place is None or warehouse.bucket is None:
         raise BadSpec(
             Reason.INVALID_SPEC,
@@ -123,12 +123,12 @@ def _folders_of_tables(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _kind(storage: Storage, folder: str, place: SourcePlace) -> str:
-    """What kind of table is in ``folder``; empty for none, and for the very table that gets the files."""
+    """Return the kind of table in ``folder``; empty for none, and for the table that gets the files."""
     for name, kind in _LOGS.items():
         if storage.is_taken(_below(folder, name)):
             return kind
-    found = storage.look(_below(folder, _METADATA))
-    names = [file.path for file in found.files] if isinstance(found, Folder) else []
+    entry = storage.look(_below(folder, _METADATA))
+    names = [file.path for file in entry.files] if isinstance(entry, Folder) else []
     is_iceberg = any(name.endswith((".metadata.json", "version-hint.text")) for name in names)
     return "an Iceberg table" if is_iceberg and not place.is_of_table(folder) else ""
 

@@ -56,20 +56,20 @@ class Registration:
     sources: Mapping[str, str]
 
     def find_conflict(self, table: Table) -> Conflicted | None:
-        """Whether another job took a file meanwhile, or another writer changed what names in files mean."""
-        if found := self.consumption.find_conflict(table):
-            return found
+        """Return a conflict if another job took a file meanwhile, or another writer changed the name mapping."""
+        if conflict := self.consumption.find_conflict(table):
+            return conflict
         if self.mapping is not None and plan_mapping(table, self.sources) != self.mapping:
             message = f"Since the run planned its change, another writer changed the table property {NAME_MAPPING}."
             return Conflicted(Reason.CONFLICTED, message)
         return None
 
     def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
-        """What the commit sets besides."""
-        found = dict(self.consumption.properties(table, snapshot_id))
+        """Return further properties of the commit."""
+        properties = dict(self.consumption.properties(table, snapshot_id))
         if self.mapping is not None and self.mapping != table.metadata.name_mapping():
-            found[NAME_MAPPING] = self.mapping.model_dump_json()
-        return found
+            properties[NAME_MAPPING] = self.mapping.model_dump_json()
+        return properties
 
 
 @dataclass(frozen=True)
@@ -96,22 +96,22 @@ def plan_registration(
     listing = intake.listing
     place = source_place(request.warehouse, source.location, table)
     require_no_table(listing, place)
-    found = [ForeignFile(file.path, place.location(file.path), file.size) for file in listing.files]
+    foreign = [ForeignFile(file.path, place.location(file.path), file.size) for file in listing.files]
     sources = column_mapping(source, table.schema())
     mapping = plan_mapping(table, sources)
-    fresh = _without_live(found, table, source)
+    fresh = _without_live(foreign, table, source)
     with reporter.stage("read"):
         examined = _examine(fresh, plan_examination(table, mapping, sources, is_copied), reporter)
         require_unchanged(listing)
     _tell_unused(examined, reporter)
-    added = tuple(data_files((one.file for one in examined), table))
+    added = tuple(data_files((result.file for result in examined), table))
     counts = {
         "rowsLoaded": sum(file.record_count for file in added),
         "filesRegistered": len(added),
-        "filesSkipped": listing.left_out + len(found) - len(added),
+        "filesSkipped": listing.left_out + len(foreign) - len(added),
     }
     consumed = intake.consumed
-    needs_names = not all(one.has_ids for one in examined)
+    needs_names = not all(result.has_ids for result in examined)
     change = TableCommit(
         pinned=pin_table(table),
         added=added,
@@ -131,46 +131,46 @@ def plan_registration(
 def _tell_unused(examined: Sequence[Examined], reporter: Reporter) -> None:
     """Let the report say which columns that folders name the table does not have, and of how many rows."""
     rows: Counter[str] = Counter()
-    for found in examined:
-        rows.update(dict.fromkeys(found.unused, found.file.records))
+    for result in examined:
+        rows.update(dict.fromkeys(result.unused, result.file.records))
     reporter.leave(unused_columns([*rows][:MAX_UNUSED], rows), len(rows))
 
 
-def _without_live(found: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
+def _without_live(files: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
     """Those that are not files of the table yet, whoever added them, by whatever link.
 
     Raises BadData (SOURCE_UNREADABLE) for a file that the source names twice, and as ``require_unknown`` does.
     """
-    places = [_place(file.location) for file in found]
-    first = dict(zip(reversed(places), reversed(found), strict=True))
-    for file, place in zip(found, places, strict=True):
+    places = [_place(file.location) for file in files]
+    first = dict(zip(reversed(places), reversed(files), strict=True))
+    for file, place in zip(files, places, strict=True):
         if first[place] is not file:
             message = f"'{first[place].name}' and '{file.name}' are one file, whose rows the table would have twice"
             raise BadData(Reason.SOURCE_UNREADABLE, f"{message}: name one of them only", field="source.paths")
     live = set(at_once(_place, read_file_set(table).files["path"].to_pylist()))
-    require_unknown(source, [file.name for file, place in zip(found, places, strict=True) if place in live])
-    return [file for file, place in zip(found, places, strict=True) if place not in live]
+    require_unknown(source, [file.name for file, place in zip(files, places, strict=True) if place in live])
+    return [file for file, place in zip(files, places, strict=True) if place not in live]
 
 
 def _place(location: str) -> str:
-    """What two names of one file have in common: on a volume what it is there, by links of both kinds."""
+    """Return an identity that two names of one file share: on a volume its device and inode, through all links."""
     plain = plain_location(location)
     if not plain.startswith("/"):
         return plain
     try:
-        told = Path(plain).stat()
+        status = Path(plain).stat()
     except OSError:
         return plain
-    return f"{told.st_dev}:{told.st_ino}"
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _examine(files: Sequence[ForeignFile], examination: Examination, reporter: Reporter) -> list[Examined]:
     """The files with rows, in order; the first that cannot be registered ends the run."""
     examined = []
     with ThreadPoolExecutor(READERS) as pool:
-        for number, one in enumerate(pool.map(examination.examine, files)):
+        for number, result in enumerate(pool.map(examination.examine, files)):
             if number % _TOLD == 0:
                 reporter.progress(f"registering: {number} of {len(files)} files looked at")
-            if one is not None:
-                examined.append(one)
+            if result is not None:
+                examined.append(result)
     return examined

@@ -43,9 +43,9 @@ def keep_event_log(
     seconds = request.spark.event_log_seconds
     if seconds is None:
         return
-    with _told("the log of Spark's events may lack its end"):
+    with _failures_logged("the log of Spark's events may lack its end"):
         _finish(request)
-    with _told("the log of Spark's events is not kept"):
+    with _failures_logged("the log of Spark's events is not kept"):
         is_sweep = chance() * _RUNS_PER_SWEEP < 1
         # Nobody can end a request that hangs, but a process does not wait for its daemons
         work = Thread(target=_use_storage, args=(request, seconds if is_sweep else None), daemon=True)
@@ -65,7 +65,7 @@ def _finish(request: JobRequest) -> None:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _failures_logged(what: str) -> Iterator[None]:
     try:
         yield
     except Exception:  # noqa: BLE001 - the run is over and told
@@ -74,10 +74,10 @@ def _told(what: str) -> Iterator[None]:
 
 def _use_storage(request: JobRequest, sweep_seconds: int | None) -> None:
     """Keep the log, and delete those that are older than ``sweep_seconds``."""
-    with _told("the log of Spark's events is not kept"):
+    with _failures_logged("the log of Spark's events is not kept"):
         _keep(request)
     if sweep_seconds is not None:
-        with _told("old logs of Spark's events are not deleted"):
+        with _failures_logged("old logs of Spark's events are not deleted"):
             _sweep(open_storage(request.warehouse), before_ns=time.time_ns() - sweep_seconds * 10**9)
 
 
@@ -96,9 +96,9 @@ def _keep(request: JobRequest) -> None:
 
 def _sweep(storage: Storage, before_ns: int) -> None:
     """Delete old logs, the oldest first. One that cannot be deleted keeps no other one."""
-    old = (one for one in storage.list(EVENT_LOG_DIRECTORY) if _is_log(one) and one.modified_ns < before_ns)
+    old = (log for log in storage.list(EVENT_LOG_DIRECTORY) if _is_log(log) and log.modified_ns < before_ns)
     deleted, refusals = 0, list[DependencyUnavailable]()
-    for entry in heapq.nsmallest(2 * _MOST_PER_SWEEP, old, key=lambda one: one.modified_ns):
+    for entry in heapq.nsmallest(2 * _MOST_PER_SWEEP, old, key=lambda log: log.modified_ns):
         if max(deleted, len(refusals)) == _MOST_PER_SWEEP:
             break
         try:
@@ -111,6 +111,6 @@ def _sweep(storage: Storage, before_ns: int) -> None:
 
 
 def _is_log(entry: Entry) -> bool:
-    """Whether a run kept it, or died as it did; people may have others there."""
+    """Return whether a run kept it, or died as it did; people may have others there."""
     path = PurePosixPath(entry.path)
     return str(path.parent) == EVENT_LOG_DIRECTORY and is_named_by_run(path.name)

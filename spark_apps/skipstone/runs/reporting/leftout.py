@@ -30,7 +30,7 @@ GONE_SUMMARY = "skipstone.gone-columns"
 
 
 def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, str]:
-    """What the summary of a commit says of them; nothing when there are none."""
+    """Return their properties in the summary of a commit; empty when there are none."""
     if not total:
         return {}
     pairs = [[column.name, column.rows] for column in columns]
@@ -43,12 +43,12 @@ def defaulted_summary(columns: Sequence[UnusedColumn]) -> Mapping[str, str]:
     return {DEFAULTED_SUMMARY: json.dumps(pairs, ensure_ascii=False)} if pairs else {}
 
 
-def rejected_summary(told: str, path: str | None) -> Mapping[str, str]:
+def rejected_summary(message: str, path: str | None) -> Mapping[str, str]:
     """Return what the summary of a commit says of changes that are left out; nothing without any.
 
-    ``told``: a sentence; ``path``: where they are kept, None where they are not.
+    ``message``: a sentence; ``path``: where they are kept, None if they are not kept.
     """
-    return {REJECTED_SUMMARY: json.dumps({"message": told, "path": path}, ensure_ascii=False)} if told else {}
+    return {REJECTED_SUMMARY: json.dumps({"message": message, "path": path}, ensure_ascii=False)} if message else {}
 
 
 def gone_summary(names: Sequence[str]) -> Mapping[str, str]:
@@ -67,10 +67,10 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
         snapshot = load_table(catalog, ref).snapshot_by_id(outcome.record.snapshot_id)
         if snapshot is None or snapshot.summary is None:
             return
-        told = json.loads(snapshot.summary.get(UNUSED_SUMMARY) or '{"columns": [], "total": 0}')
-        pairs = (told["columns"], json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]"))
+        recorded = json.loads(snapshot.summary.get(UNUSED_SUMMARY) or '{"columns": [], "total": 0}')
+        pairs = (recorded["columns"], json.loads(snapshot.summary.get(DEFAULTED_SUMMARY) or "[]"))
         unused, defaulted = (tuple(UnusedColumn(name=str(n), rows=rows) for n, rows in listed) for listed in pairs)
-        reporter.leave(unused, int(told["total"]), defaulted=defaulted)
+        reporter.leave(unused, int(recorded["total"]), defaulted=defaulted)
         rejected = json.loads(snapshot.summary.get(REJECTED_SUMMARY) or '{"message": "", "path": null}')
         reporter.reject(str(rejected["message"]), rejected["path"])
         reporter.miss(tuple(map(str, json.loads(snapshot.summary.get(GONE_SUMMARY) or "[]"))))

@@ -47,5 +47,5 @@ def _watch(context: SparkContext, reporter: Reporter, group: str, doing: str, st
 def count_tasks(tracker: StatusTracker, group: str) -> tuple[int, int]:
     """Finished tasks and all tasks of the stages that ``group`` has started."""
     jobs = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job))]
-    stages = [found for job in jobs for stage in job.stageIds if (found := tracker.getStageInfo(stage))]
+    stages = [stage_info for job in jobs for stage in job.stageIds if (stage_info := tracker.getStageInfo(stage))]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)

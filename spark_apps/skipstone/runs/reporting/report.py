@@ -35,11 +35,11 @@ from skipstone_core.history.commits import (
 )
 from skipstone_core.merging.unused import (
     MAX_UNUSED,
-    told_defaulted,
-    told_gone,
-    told_unfed,
-    told_unmatched,
-    told_unused,
+    describe_defaulted,
+    describe_gone,
+    describe_unfed,
+    describe_unmatched,
+    describe_unused,
 )
 from skipstone_core.reasons import Reason
 
@@ -110,10 +110,10 @@ class Reporter:
         """
         self._unused, self._unused_total, self._unfed, self._defaulted = unused, total, unfed, defaulted
 
-    def reject(self, told: str, path: str | None) -> None:
+    def reject(self, message: str, path: str | None) -> None:
         """Let the last report tell of records that are left out, and where they are kept."""
-        if told:
-            self.note(told)
+        if message:
+            self.note(message)
         self._rejected_path = path
 
     def miss(self, gone: tuple[str, ...]) -> None:
@@ -149,8 +149,8 @@ class Reporter:
         if self._shown is not None and now - self._shown < PROGRESS_SECONDS:
             return
         self._shown = now
-        found = {**self._counts, **(counts or {})}
-        report = replace(self.base(), progress=scrubbed(text), counts=found, funnel=self._funnel)
+        all_counts = {**self._counts, **(counts or {})}
+        report = replace(self.base(), progress=scrubbed(text), counts=all_counts, funnel=self._funnel)
         self._deliver(lambda: self._sink.show(fit_annotation(report)))
 
     @property
@@ -199,11 +199,11 @@ class Reporter:
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
         left = (
-            told_unused(self._unused, self._unused_total),
-            told_unfed(self._unfed),
-            told_gone(self._gone),
-            told_defaulted(self._defaulted),
-            told_unmatched(*(report.counts.get(f"rowsUnmatched{kind}", 0) for kind in ("Deletes", "Updates"))),
+            describe_unused(self._unused, self._unused_total),
+            describe_unfed(self._unfed),
+            describe_gone(self._gone),
+            describe_defaulted(self._defaulted),
+            describe_unmatched(*(report.counts.get(f"rowsUnmatched{kind}", 0) for kind in ("Deletes", "Updates"))),
         )
         message = " ".join(text for text in (report.message, *left, *self._notes) if text)
         last = _without_secrets(replace(report, message=message, stages_ms=self.stages_ms))
@@ -233,7 +233,7 @@ def fit_report(report: JobReport) -> tuple[str, str]:
 
 
 def _without_secrets(report: JobReport) -> JobReport:
-    """What catalogs and storages said may quote the credentials that they were given."""
+    """Scrub a report: messages of catalogs and storages may quote credentials."""
     states = tuple(
         replace(
             state,

@@ -27,7 +27,7 @@ from skipstone.tables.states import table_state
 _log = logging.getLogger(__name__)
 
 
-def told_with(report: JobReport, look: Callable[[JobReport], JobReport]) -> JobReport:
+def reported_with(report: JobReport, look: Callable[[JobReport], JobReport]) -> JobReport:
     """``report`` with what ``look`` adds: how a run ended is told even when the table cannot be looked at then."""
     try:
         return look(report)
@@ -82,10 +82,10 @@ def _index_state(place: _Place, index: IndexRef) -> IndexState:
 
 
 def _has_stale(place: _Place, seen: SeenIndex) -> bool:
-    """Whether a reindex would drop entries; no when what tells so cannot be read."""
+    """Return whether a reindex would drop entries; no when what tells so cannot be read."""
     try:
-        found = seen.table is not None and stale_file_ids(place.retained, place.head.files, seen.table, seen.covers)
-        return bool(found)
+        stale = seen.table is not None and stale_file_ids(place.retained, place.head.files, seen.table, seen.covers)
+        return bool(stale)
     except OSError:
         _log.warning("it is not known how much of the index %s is stale", seen.state.name, exc_info=True)
         return False

@@ -38,7 +38,7 @@ class DecodedTable:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is remembered by."""
+        """Return the key of its memory."""
         return self.location, str(self.metadata.table_uuid)
 
 
@@ -60,7 +60,7 @@ class TaggedTables:
         self._lock = Lock()
 
     def find(self, path: str) -> TaggedTable | None:
-        """What is known of ``path``."""
+        """Return the known table at ``path``."""
         with self._lock:
             etag, key = self._kept.get(path, ("", ("", "")))
         table = _decoded.peek(key) if etag else None

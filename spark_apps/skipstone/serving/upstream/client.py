@@ -53,7 +53,7 @@ class UpstreamClient:
     ) -> AsyncIterator[httpx.Response]:
         """The answer to a request, of which the body has not been read.
 
-        Raises Refused (503) when the catalog does not answer in time or the connection fails, 502 for what is no HTTP.
+        Raises Refused (503) when the catalog does not answer in time or the connection fails, 502 for what is not HTTP.
         """
         url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + target.encode("ascii"))
         request = self._http.build_request(method, url, headers=list(headers), content=content)

@@ -31,7 +31,7 @@ class Forwarding:
         self._client = client
 
     async def answer(self, request: Request, target: Target) -> Response:
-        """What the catalog answers. Raises Refused: 406 for what would change something."""
+        """Return the catalog's answer. Raises Refused: 406 for a request that would change something."""
         require_reading(request.method, target, _POSTED)
         content = await read_body(request, _POSTED_BYTES) if request.method == "POST" else None
         query = request.scope["query_string"].decode("latin-1")

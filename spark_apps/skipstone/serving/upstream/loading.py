@@ -73,7 +73,7 @@ class UpstreamTables:
             raise await self._refusal(answer)
 
     async def _refusal(self, answer: httpx.Response) -> Exception:
-        """What the caller gets in place of a plan."""
+        """Return the error that the caller gets in place of a plan."""
         if not 400 <= answer.status_code < 500 or answer.status_code in _PASSING:
             self._measures.upstream_failed("status")
             seconds = answer.headers.get("retry-after", "")

@@ -38,11 +38,13 @@ _NONE = Named()
 
 def avro_columns(stored: StoredFile, named: Named = _NONE) -> Mapping[str, RawColumn]:
     """The columns of a file by name, and the ``named`` fields within them. Raises BadData (SOURCE_UNREADABLE)."""
-    with _told(stored), stored.open(buffering=_HEADER_READ_AHEAD) as opened:
+    with _readable(stored), stored.open(buffering=_HEADER_READ_AHEAD) as opened:
         schema = parse_schema(BlockReader(opened).schema).naming(named)
     return {
-        one.name: RawColumn(quoted(one.name), one.type.file_type if one.type else None, is_field=one.is_field)
-        for one in schema.columns
+        column.name: RawColumn(
+            quoted(column.name), column.type.file_type if column.type else None, is_field=column.is_field
+        )
+        for column in schema.columns
     }
 
 
@@ -52,7 +54,7 @@ def avro_batches(stored: StoredFile, named: Named = _NONE) -> Iterator[pa.Record
 
     Raises BadData (SOURCE_UNREADABLE), maybe after the first batches.
     """
-    with _told(stored), stored.open() as opened:
+    with _readable(stored), stored.open() as opened:
         container = BlockReader(opened)
         schema = parse_schema(container.schema).naming(named)
         rows: list[_Row] = []
@@ -68,7 +70,7 @@ def avro_batches(stored: StoredFile, named: Named = _NONE) -> Iterator[pa.Record
 
 
 @contextmanager
-def _told(stored: StoredFile) -> Iterator[None]:
+def _readable(stored: StoredFile) -> Iterator[None]:
     try:
         yield
     except Damaged as error:
@@ -80,22 +82,22 @@ def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:
     bad = pa.repeat(_NO, len(rows))
     for column in schema.columns:
         if column.type is not None:
-            found = _column(column.name, column.type, [_value(row, column.path) for row in rows])
-            bad = bad if found.bad is None else pc.or_(bad, found.bad.fill_null(_NO))
-            arrays.append(found.values)
+            decoded = _column(column.name, column.type, [_value(row, column.path) for row in rows])
+            bad = bad if decoded.bad is None else pc.or_(bad, decoded.bad.fill_null(_NO))
+            arrays.append(decoded.values)
             names.append(column.name)
-    told = [_text(schema, row) if is_bad else None for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array(told, pa.string())], [*names, CORRUPT])
+    texts = [_text(schema, row) if is_bad else None for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(texts, pa.string())], [*names, CORRUPT])
 
 
 def _value(row: _Row, path: Sequence[int]) -> Value:
     """What stands at ``path``; null within null."""
-    found: object = row
+    node: object = row
     for position in path:
-        if found is None:
+        if node is None:
             return None
-        found = cast("Mapping[str, object]", found)[layout_name(position)]
-    return cast("Value", found)
+        node = cast("Mapping[str, object]", node)[layout_name(position)]
+    return cast("Value", node)
 
 
 def _column(name: str, kind: AvroType, values: Sequence[Value]) -> Column:
@@ -109,8 +111,8 @@ def _column(name: str, kind: AvroType, values: Sequence[Value]) -> Column:
 
 def _text(schema: RecordSchema, row: _Row) -> str:
     """A row that is kept for people."""
-    found = {one.name: _value(row, one.path) for one in schema.columns if one.type is not None}
-    return json.dumps(found, default=lambda value: value.decode(errors="replace"))
+    shown = {column.name: _value(row, column.path) for column in schema.columns if column.type is not None}
+    return json.dumps(shown, default=lambda value: value.decode(errors="replace"))
 
 
 def avro_groups(spark: SparkSession, listing: SourceListing, named: Named) -> list[RawGroup]:
@@ -134,7 +136,7 @@ def _group(
     files: Sequence[StoredFile],
     named: Named,
 ) -> RawGroup:
-    loaded = {name: one.file_type for name, one in columns.items() if one.file_type}
+    loaded = {name: column.file_type for name, column in columns.items() if column.file_type}
     ddl = [f"{quoted(name)} {kind.spark}" for name, kind in loaded.items()]
     return RawGroup(
         frame=whole_files(spark, listing, files, partial(avro_batches, named=named), [*ddl, f"{CORRUPT} string"]),

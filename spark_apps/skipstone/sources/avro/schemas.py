@@ -58,16 +58,18 @@ class RecordSchema:
 
     def naming(self, named: Named) -> RecordSchema:
         """With the fields within columns that are ``named`` as columns, too. Raises as ``find_field`` does."""
-        found = []
+        added = []
         columns = tuple(
-            replace(one, type=None) if one.type and one.type.file_type.inside and one.name not in named.nested else one
-            for one in self.columns
+            replace(column, type=None)
+            if column.type and column.type.file_type.inside and column.name not in named.nested
+            else column
+            for column in self.columns
         )
-        for name, one in named.found(self.columns):
-            if one.type is None or one.type.file_type.inside:
+        for name, column in named.found(self.columns):
+            if column.type is None or column.type.file_type.inside:
                 raise unloaded(name, named.fields[name])
-            found.append(replace(one, name=name, is_field=True))
-        return replace(self, columns=(*columns, *found))
+            added.append(replace(column, name=name, is_field=True))
+        return replace(self, columns=(*columns, *added))
 
 
 def layout_name(position: int) -> str:
@@ -115,7 +117,7 @@ class _Parser:
         if not node.least:
             raise Damaged("its records take no bytes")
         columns = _columns(node, ())
-        if len({one.name for one in columns}) < len(columns):
+        if len({column.name for column in columns}) < len(columns):
             raise Damaged("two of its columns have one name")
         return RecordSchema(node.layout, columns)
 
@@ -175,22 +177,22 @@ class _Parser:
     def _record(self, tree: Mapping[str, Json], space: str, depth: int) -> _Node:
         full = self._begin(tree, space)
         inside = full.rpartition(".")[0]
-        found: list[tuple[str, _Node]] = []
+        nodes: list[tuple[str, _Node]] = []
         trees = tree["fields"]
         if not isinstance(trees, list):
             raise ValueError("a record has no list of fields")
-        for one in trees:
-            found.append((_text(one["name"]), self._node(one["type"], inside, depth + 1)))
-        values = sum(node.values for _, node in found)
+        for field_tree in trees:
+            nodes.append((_text(field_tree["name"]), self._node(field_tree["type"], inside, depth + 1)))
+        values = sum(node.values for _, node in nodes)
         if values > _MOST_VALUES:
             raise Damaged(f"its records hold more than {_MOST_VALUES} values")
-        fields = [{"name": layout_name(at), "type": node.layout} for at, (_, node) in enumerate(found)]
+        fields = [{"name": layout_name(at), "type": node.layout} for at, (_, node) in enumerate(nodes)]
         layout: Layout = {"type": "record", "name": self._new_name(), "fields": fields}
-        least = sum(node.least for _, node in found)
-        columns = {name: node.column for name, node in found}
-        is_named = len(columns) == len(found)
-        column = record_column(columns, list(map(layout_name, range(len(found))))) if is_named else None
-        return self._end(full, _Node(layout, values, least, column, fields=tuple(found)))
+        least = sum(node.least for _, node in nodes)
+        columns = {name: node.column for name, node in nodes}
+        is_named = len(columns) == len(nodes)
+        column = record_column(columns, list(map(layout_name, range(len(nodes))))) if is_named else None
+        return self._end(full, _Node(layout, values, least, column, fields=tuple(nodes)))
 
     def _enum(self, tree: Mapping[str, Json], space: str) -> _Node:
         full = self._begin(tree, space)

@@ -44,13 +44,13 @@ def _typed(kind: pa.DataType) -> AvroType:
 
 
 def _known(kind: pa.DataType) -> FileType:
-    found = file_type(kind)
-    assert found is not None, kind  # noqa: S101
-    return found
+    reading = file_type(kind)
+    assert reading is not None, kind  # noqa: S101
+    return reading
 
 
 def _text_column(values: Sequence[Value]) -> Column:
-    """Whether it is UTF-8 is asked when all formats' text is."""
+    """Return texts as they are: UTF-8 is checked with the text of all formats."""
     return Column(pa.array(values, pa.binary()).view(pa.string()))
 
 
@@ -151,8 +151,8 @@ def list_column(item: AvroType | None) -> AvroType | None:
 
     def column(values: Sequence[Value]) -> Column:
         rows = cast("Sequence[Sequence[Value] | None]", values)
-        found = item.column([one for row in rows for one in row or ()])
-        return Column(_listed(rows, found.values), _any_bad(rows, found.bad))
+        items = item.column([value for row in rows for value in row or ()])
+        return Column(_listed(rows, items.values), _any_bad(rows, items.bad))
 
     return AvroType(kind, column)
 
@@ -166,26 +166,26 @@ def map_column(value: AvroType | None) -> AvroType | None:
     def column(values: Sequence[Value]) -> Column:
         rows = cast("Sequence[Sequence[Mapping[str, Value]] | None]", values)
         pairs = [pair for row in rows for pair in row or ()]
-        keys, found = _text_column([pair["k"] for pair in pairs]).values, value.column([pair["v"] for pair in pairs])
-        made = pa.MapArray.from_arrays(_offsets(rows), keys, found.values, mask=_nulls(rows))
-        return Column(made, _any_bad(rows, found.bad))
+        keys, held = _text_column([pair["k"] for pair in pairs]).values, value.column([pair["v"] for pair in pairs])
+        made = pa.MapArray.from_arrays(_offsets(rows), keys, held.values, mask=_nulls(rows))
+        return Column(made, _any_bad(rows, held.bad))
 
     return AvroType(kind, column)
 
 
 def record_column(fields: Mapping[str, AvroType | None], places: Sequence[str]) -> AvroType | None:
     """Records by the names of their fields; ``places``: what the layout calls them. None if no field is loaded."""
-    kind = struct_type({name: one.file_type if one is not None else None for name, one in fields.items()})
-    loaded = [(place, one) for place, one in zip(places, fields.values(), strict=True) if one is not None]
-    names = [name for name, one in fields.items() if one is not None]
+    kind = struct_type({name: field.file_type if field is not None else None for name, field in fields.items()})
+    loaded = [(place, field) for place, field in zip(places, fields.values(), strict=True) if field is not None]
+    names = [name for name, field in fields.items() if field is not None]
     if kind is None:
         return None
 
     def column(values: Sequence[Value]) -> Column:
         rows = cast("Sequence[Mapping[str, Value] | None]", values)
-        found = [one.column([None if row is None else row[place] for row in rows]) for place, one in loaded]
-        made = pa.StructArray.from_arrays([one.values for one in found], names, mask=_nulls(rows))
-        bad = [one.bad.fill_null(value=False) for one in found if one.bad is not None]
+        parts = [field.column([None if row is None else row[place] for row in rows]) for place, field in loaded]
+        made = pa.StructArray.from_arrays([part.values for part in parts], names, mask=_nulls(rows))
+        bad = [part.bad.fill_null(value=False) for part in parts if part.bad is not None]
         return Column(made, reduce(pc.or_, bad) if bad else None)
 
     return AvroType(kind, column)
@@ -204,9 +204,9 @@ def _nulls(rows: Sequence[object]) -> pa.Array:
 
 
 def _any_bad(rows: Sequence[Sequence[object] | None], bad: pa.Array | None) -> pa.Array | None:
-    """Whether a row has a bad value within."""
+    """Return which rows have a bad value within; None when none has."""
     if bad is None:
         return None
     places = [at for at, row in enumerate(rows) for _ in row or ()]
-    found = {at for at, is_bad in zip(places, bad.to_pylist(), strict=True) if is_bad}
-    return pa.array([at in found for at in range(len(rows))], pa.bool_())
+    bad_rows = {at for at, is_bad in zip(places, bad.to_pylist(), strict=True) if is_bad}
+    return pa.array([at in bad_rows for at in range(len(rows))], pa.bool_())

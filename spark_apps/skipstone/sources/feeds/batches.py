@@ -112,7 +112,7 @@ class BatchMaker:
             semantic = semantics.get(column.name) if semantics is not None else None
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
             self._require_value(arrays[-1], column, changes, kept)
-        left_out = [UNAVAILABLE, NO_NUMBER, *(form for one in self._placeholders for form in one.forms)]
+        left_out = [UNAVAILABLE, NO_NUMBER, *(form for placeholder in self._placeholders for form in placeholder.forms)]
         unknown = noted(changes, self.target, semantics, left_out)
         defaulted = noted_defaults(changes, {column.name for column in carried}, semantics, self.number)
         return self.assembled(arrays, changes, Lacks(absent, unavailable), Notes(unknown, defaulted))
@@ -176,18 +176,18 @@ class BatchMaker:
 
     def _others(self, arrays: Sequence[pa.Array], changes: Sequence[Change]) -> list[str | None]:
         """OTHER_COLUMN: a message that changes a key is a delete and a write, one after the other."""
-        found: list[str | None] = [None] * len(changes)
+        others: list[str | None] = [None] * len(changes)
         pairs = [
             at
             for at, (first, second) in enumerate(itertools.pairwise(changes))
             if first.place == second.place and (first.op, second.op) == (DELETE, UPSERT)
         ]
         if not pairs:
-            return found
+            return others
         texts = KeyTexts.of_columns(self.target, arrays)
         for at in pairs:
-            found[at], found[at + 1] = texts.text(at + 1), texts.text(at)
-        return found
+            others[at], others[at + 1] = texts.text(at + 1), texts.text(at)
+        return others
 
     def decoded(
         self, values: Sequence[Raw], column: FeedColumn, lines: Sequence[int], semantic: Semantic | None = None
@@ -227,7 +227,7 @@ class BatchMaker:
         """The same of each change by itself: a column may be renamed within a feed."""
         shapes: dict[tuple[str, ...], int] = {}
         for change in changes:
-            shapes.setdefault(tuple(_told(change)), change.line)
+            shapes.setdefault(tuple(_names_of(change)), change.line)
         for names, line in shapes.items():
             self.require_case(names, line)
 
@@ -236,17 +236,19 @@ class BatchMaker:
         for column in self.target.columns:
             if column.read:
                 continue
-            found = next((change for change in changes if change.values.get(column.name) is not None), None)
-            if found is not None:
-                raise self.unread(column, found.line)
+            unread = next((change for change in changes if change.values.get(column.name) is not None), None)
+            if unread is not None:
+                raise self.unread(column, unread.line)
 
     def _unavailable(self, values: Sequence[Raw], column: FeedColumn) -> Sequence[bool] | bool:
         if not self._placeholders:
             return [value is UNAVAILABLE for value in values]
-        plain = [form for one in self._placeholders for form in one.plain(column.type)]
+        plain = [form for placeholder in self._placeholders for form in placeholder.plain(column.type)]
         if not any(isinstance(value, list | Mapping) for value in values) and not any(form in values for form in plain):
             return False
-        return [any(one.stands_in(value, column.type) for one in self._placeholders) for value in values]
+        return [
+            any(placeholder.stands_in(value, column.type) for placeholder in self._placeholders) for value in values
+        ]
 
     @cached_property
     def _placeholders(self) -> tuple[Placeholder, ...]:
@@ -274,8 +276,8 @@ class BatchMaker:
         )
 
 
-def _told(change: Change) -> Iterable[str]:
-    """The columns that ``change`` has."""
+def _names_of(change: Change) -> Iterable[str]:
+    """Return the names of the columns that ``change`` has."""
     if UNAVAILABLE not in change.values.values():
         return change.values
     return (name for name, value in change.values.items() if value is not UNAVAILABLE)

@@ -63,8 +63,8 @@ def transaction_of(source: Fields) -> Raw:
     """Return what the changes of one transaction of PostgreSQL share in their ``source``; None where nothing tells."""
     if text_of(source.get("connector")) != "postgresql":
         return None
-    found = _SEQUENCE.fullmatch(text_of(source.get("sequence")))
-    return source.get("txId") or (found and (found["commit"] or "first"))
+    match = _SEQUENCE.fullmatch(text_of(source.get("sequence")))
+    return source.get("txId") or (match and (match["commit"] or "first"))
 
 
 def is_snapshot(source: Fields) -> bool:
@@ -104,12 +104,12 @@ def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
     sequence = source.get("sequence")
     if sequence is None:
         return _Place(flag + u64(time) + u64(at), "by ts_ms and lsn")
-    found = _SEQUENCE.fullmatch(text_of(sequence))
-    if found is None:
+    match = _SEQUENCE.fullmatch(text_of(sequence))
+    if match is None:
         raise FeedError("its 'source.sequence' is not a list of two positions")
-    at = at if found["change"] is None else position_number(found["change"], "source.sequence")
-    last = at if found["commit"] is None else position_number(found["commit"], "source.sequence")
-    if found["commit"] is None and flag == CHANGE:
+    at = at if match["change"] is None else position_number(match["change"], "source.sequence")
+    last = at if match["commit"] is None else position_number(match["commit"], "source.sequence")
+    if match["commit"] is None and flag == CHANGE:
         flag = FIRST
     return _Place(u64(last) + flag + u64(at), BY_SEQUENCE)
 
@@ -152,10 +152,10 @@ _PLACES: Mapping[str, Callable[[Fields, bytes, int], _Place]] = {
 
 
 def _needed(source: Fields, name: str) -> Raw:
-    found = source.get(name)
-    if found is None:
+    value = source.get(name)
+    if value is None:
         raise FeedError(f"its 'source' has no '{name}', which orders the changes")
-    return found
+    return value
 
 
 def _lsn(value: Raw, name: str) -> bytes:

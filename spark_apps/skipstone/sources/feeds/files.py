@@ -145,15 +145,15 @@ def _require_rows(source: SourceSpec, columns: Sequence[FeedColumn]) -> None:
 def _column_units(source: SourceSpec, columns: Sequence[FeedColumn]) -> dict[str, TimePrecision]:
     """The units of single columns. Raises BadSpec for a column that the table does not have or that has no times."""
     types = {column.name: column.type for column in columns}
-    for told in source.column_time_precisions or ():
-        if not isinstance(types.get(told.column), TimeType | TimestampType | TimestamptzType | StringType):
+    for unit in source.column_time_precisions or ():
+        if not isinstance(types.get(unit.column), TimeType | TimestampType | TimestamptzType | StringType):
             raise BadSpec(
                 Reason.INVALID_SPEC,
-                f"'{told.column}' is not a column of the table of type time, timestamp, timestamptz or string: name "
+                f"'{unit.column}' is not a column of the table of type time, timestamp, timestamptz or string: name "
                 "only such columns",
                 field="spec.source.columnTimePrecisions",
             )
-    return {told.column: told.precision for told in source.column_time_precisions or ()}
+    return {unit.column: unit.precision for unit in source.column_time_precisions or ()}
 
 
 def _unavailable_value(source: SourceSpec) -> bytes | None:
@@ -177,8 +177,8 @@ def feed_files(listing: SourceListing, tool: ChangeFormat) -> tuple[FeedFile, ..
         require_unpackable(file.path)
     stored, order = listing.stored, tool_of(tool).order
     if order is not None:
-        stored = tuple(sorted(stored, key=lambda one: order.place(one.name)))
-    return tuple(FeedFile(one, number) for number, one in enumerate(stored))
+        stored = tuple(sorted(stored, key=lambda stored_file: order.place(stored_file.name)))
+    return tuple(FeedFile(stored_file, number) for number, stored_file in enumerate(stored))
 
 
 def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]:

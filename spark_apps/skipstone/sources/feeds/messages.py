@@ -76,10 +76,10 @@ def _json_batches(
     try:
         with open_binary(stored, READ_AHEAD) as binary:
             for number, line in enumerate(binary, 1):
-                told = _placed(stored, number, partial(lines.read, _plain(line, number)))
-                if told is None:
+                placed = _placed(stored, number, partial(lines.read, _plain(line, number)))
+                if placed is None:
                     continue
-                message, semantics = told
+                message, semantics = placed
                 yield from held.full(semantics)
                 held.take(_changes(stored, reader, message, number, semantics), len(line))
     except (OSError, EOFError) as error:

@@ -31,7 +31,7 @@ _IN_FEED = -12
 
 
 def one_binlog(logs: Sequence[str | None], orders: Sequence[bytes]) -> bool:
-    """Whether changes of one row, by their ``orders``, can be of one binary log though several servers took them.
+    """Return whether changes of one row, by their ``orders``, can be of one binary log though several servers wrote it.
 
     A replica's log has the changes of others under their ids. Places in the log of another server, to which the tool
     turned, would say nothing: so they must agree with the order in which changes stand in the feed. What comes again
@@ -64,7 +64,7 @@ def behind_snapshots(orders: Sequence[bytes]) -> list[bytes]:
 
 
 def _behind(order: bytes, snapshots: Sequence[bytes]) -> bytes:
-    before = [one[_LAST] for one in snapshots if one[_FILE:] < order[_FILE:]]
+    before = [snapshot[_LAST] for snapshot in snapshots if snapshot[_FILE:] < order[_FILE:]]
     return max([order[_LAST], *before]) + order[_LAST.stop :]
 
 
@@ -77,10 +77,10 @@ class Binlog(NamedTuple):
 
 def binlog_of(name: str) -> Binlog:
     """Return the binary log of which ``name`` is a file. Raises FeedError."""
-    found = _BINLOG.fullmatch(name)
-    if found is None:
+    match = _BINLOG.fullmatch(name)
+    if match is None:
         raise FeedError("the name of its binlog file does not end with a number")
-    return Binlog(found["base"], position_number(found["number"], "binlog file"))
+    return Binlog(match["base"], position_number(match["number"], "binlog file"))
 
 
 def binlog_name(server_id: Raw, base: str) -> str:

@@ -66,6 +66,6 @@ def tool_of(change_format: ChangeFormat) -> Tool:
 @cache
 def all_tools() -> Mapping[ChangeFormat, Tool]:
     """Return the tools of all modules of ``tools``, which each name theirs in TOOLS."""
-    names = [found.name for found in pkgutil.iter_modules(tools.__path__, f"{tools.__name__}.")]
+    names = [module.name for module in pkgutil.iter_modules(tools.__path__, f"{tools.__name__}.")]
     modules = [importlib.import_module(name) for name in names]
     return {tool.format: tool for module in modules for tool in module.TOOLS}

@@ -71,10 +71,10 @@ class _Runs:
 
 def find_truncation(changes: pa.Table) -> Truncation | None:
     """The last truncate among ``changes``, if there is one. Raises BadData when several logs have one."""
-    found = changes.filter(pc.equal(changes.column(OP_COLUMN), TRUNCATE))
-    if not found.num_rows:
+    truncates = changes.filter(pc.equal(changes.column(OP_COLUMN), TRUNCATE))
+    if not truncates.num_rows:
         return None
-    rows = found.select([ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN]).to_pylist()
+    rows = truncates.select([ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN]).to_pylist()
     if len({(row[ORIGIN_COLUMN], row[LOG_COLUMN]) for row in rows}) > 1:
         raise _two_logs("truncates")
     last = max(rows, key=lambda row: row[ORDER_COLUMN])
@@ -154,11 +154,11 @@ def _sorted(changes: pa.Table, how: Resolution) -> tuple[pa.Table, Int64s]:
 def _behind_snapshots(changes: pa.Table, starts: Int64s) -> pa.Table | None:
     """``changes`` with the orders that a snapshot corrects; None when it corrects none."""
     column = changes.column(ORDER_COLUMN)
-    found = np.asarray(is_first(column, changes.column(ORIGIN_COLUMN)).to_numpy(), dtype=bool)
-    if not found.any():
+    is_read = np.asarray(is_first(column, changes.column(ORIGIN_COLUMN)).to_numpy(), dtype=bool)
+    if not is_read.any():
         return None
     orders = column.to_pylist()
-    for start in np.unique(starts[found]).tolist():
+    for start in np.unique(starts[is_read]).tolist():
         end = int(np.searchsorted(starts, start, side="right"))
         orders[start:end] = behind_snapshots(orders[start:end])
     at = changes.schema.get_field_index(ORDER_COLUMN)
@@ -170,10 +170,10 @@ def require_one_log(changes: pa.Table, starts: Int64s) -> None:
     for name in (ORIGIN_COLUMN, LOG_COLUMN):
         values = pc.fill_null(changes.column(name).combine_chunks().dictionary_encode().indices, -1)
         codes = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
-        told = codes >= 0  # rows of snapshots are of no log
+        has_log = codes >= 0  # rows of snapshots are of no log
         highest, lowest = np.full(len(codes), -1), np.full(len(codes), np.iinfo(np.int64).max)
-        np.maximum.at(highest, starts[told], codes[told])
-        np.minimum.at(lowest, starts[told], codes[told])
+        np.maximum.at(highest, starts[has_log], codes[has_log])
+        np.minimum.at(lowest, starts[has_log], codes[has_log])
         for start in np.flatnonzero(highest > lowest).tolist():
             end = int(np.searchsorted(starts, start, side="right"))
             rows = changes.slice(start, end - start)
@@ -252,8 +252,8 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
     for at, name in enumerate(how.columns):
         if left[:, at].any():
             columns[name] = _filled(changes.column(name), kept[:, at], runs)
-            found = _sources(kept[:, at], runs)[last] >= 0
-            left[:, at] &= ~found
+            has_value = _sources(kept[:, at], runs)[last] >= 0
+            left[:, at] &= ~has_value
             # A life that begins without the column, and does not leave its value out: the source does not have it
             begins = (kept[:, at] & ~missing[:, at] & writes)[np.minimum(runs.lives[last], last)]
             lacking[:, at] = left[:, at] & _any_in_life(missing[:, at], runs) & ~begins
@@ -276,8 +276,8 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
 def _sources(kept: Bools, runs: _Runs) -> Int64s:
     """For each row the last one, itself included, of its key's life that has the column; -1 when none has."""
     numbers = np.arange(len(kept), dtype=np.int64)
-    found = np.maximum.accumulate(np.where(kept, -1, numbers))
-    return np.where(found >= runs.lives, found, -1)
+    latest = np.maximum.accumulate(np.where(kept, -1, numbers))
+    return np.where(latest >= runs.lives, latest, -1)
 
 
 def _any_in_life(bits: Bools, runs: _Runs) -> Bools:

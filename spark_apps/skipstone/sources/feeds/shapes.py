@@ -76,7 +76,7 @@ class TableChoice:
 
     @property
     def is_of_many(self) -> bool:
-        """Whether more than one table may belong to the feed."""
+        """Return whether more than one table may belong to the feed."""
         return len(self.patterns) > 1 or any("*" in pattern for pattern in self.patterns)
 
     @cached_property

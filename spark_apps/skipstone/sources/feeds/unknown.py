@@ -107,32 +107,32 @@ def noted_columns(columns: Mapping[str, pa.Array], writes: Sequence[bool]) -> li
     """The same of columns of a file, for rows that ``writes`` says are written."""
     types = {name: _type_of(column) for name, column in columns.items()}
     valid = {name: column.is_valid().to_pylist() for name, column in columns.items()}
-    found: list[str | None] = []
+    notes: list[str | None] = []
     for at, is_written in enumerate(writes):
-        told = {name: types[name] if valid[name][at] else None for name in columns}
-        found.append(json.dumps(told) if is_written and columns else None)
-    return found
+        kinds = {name: types[name] if valid[name][at] else None for name in columns}
+        notes.append(json.dumps(kinds) if is_written and columns else None)
+    return notes
 
 
 def tally(column: pa.ChunkedArray) -> Mapping[str, UnknownColumn]:
     """What the changes of some batches have beside the table's columns, by name."""
     return merged_tallies(
         {
-            name: UnknownColumn(one["counts"], frozenset([kind])) if kind is not None else UnknownColumn()
-            for name, kind in told.items()
+            name: UnknownColumn(entry["counts"], frozenset([kind])) if kind is not None else UnknownColumn()
+            for name, kind in types.items()
         }
-        for one in column.value_counts().to_pylist()
-        if (told := json.loads(one["values"]) if one["values"] is not None else None)
+        for entry in column.value_counts().to_pylist()
+        if (types := json.loads(entry["values"]) if entry["values"] is not None else None)
     )
 
 
 def merged_tallies(parts: Iterable[Mapping[str, UnknownColumn]]) -> Mapping[str, UnknownColumn]:
     """The sums of ``parts``."""
-    found: dict[str, UnknownColumn] = {}
+    sums: dict[str, UnknownColumn] = {}
     for part in parts:
-        for name, one in part.items():
-            found[name] = found.get(name, UnknownColumn()).plus(one)
-    return found
+        for name, column in part.items():
+            sums[name] = sums.get(name, UnknownColumn()).plus(column)
+    return sums
 
 
 def _noted(
@@ -141,14 +141,14 @@ def _noted(
     if change.op != UPSERT:
         return None
     rest = {name: value for name, value in change.values.items() if name not in known}
-    told = {
-        name: None if value is None or value in absent else _told(value, (semantics or {}).get(name), style)
+    types = {
+        name: None if value is None or value in absent else _type_name(value, (semantics or {}).get(name), style)
         for name, value in rest.items()
     }
-    return json.dumps(told) if told else None
+    return json.dumps(types) if types else None
 
 
-def _told(value: Raw, semantic: Semantic | None, style: ValueStyle) -> str:
+def _type_name(value: Raw, semantic: Semantic | None, style: ValueStyle) -> str:
     kind = _by_value(value, style) if semantic is None else _by_schema(semantic)
     return _UNTOLD if kind is None else str(kind)
 
@@ -185,6 +185,6 @@ def _by_value(value: Raw, style: ValueStyle) -> IcebergType | None:
 
 
 def _type_of(column: pa.Array) -> str:
-    found = file_type(column.type)
-    kind = None if found is None else added_type(found.natural)
+    reading = file_type(column.type)
+    kind = None if reading is None else added_type(reading.natural)
     return str(kind) if isinstance(kind, PrimitiveType) else _UNTOLD

@@ -40,20 +40,22 @@ def require_plain_lines(lines: DataFrame, options: TextOptions, root: str) -> No
     if options.encoding != "UTF-8":
         value = F.decode(value.cast("binary"), options.encoding)
     wrong = F.coalesce(*(F.when(test, F.lit(message)) for message, test in _tests(value, options).items()))
-    found = lines.select(F.col("_metadata.file_path").alias(URL), wrong.alias(_WRONG)).where(f"{_WRONG} is not null")
-    first = found.select(file_below(root), _WRONG).head()
+    bad_lines = lines.select(F.col("_metadata.file_path").alias(URL), wrong.alias(_WRONG)).where(
+        f"{_WRONG} is not null"
+    )
+    first = bad_lines.select(file_below(root), _WRONG).head()
     if first is not None:
         raise unreadable(first[0], first[1])
 
 
 def _tests(value: Column, options: TextOptions) -> dict[str, Column]:
     """What is wrong with a line, and whether it is."""
-    found = {_DELIMITERS: value.rlike(_lost(options.delimiter))}
+    tests = {_DELIMITERS: value.rlike(_lost(options.delimiter))}
     if options.quote:
-        found[_QUOTES] = value.contains(options.quote) & ~value.rlike(_well_quoted(options))
+        tests[_QUOTES] = value.contains(options.quote) & ~value.rlike(_well_quoted(options))
     if options.escape == options.quote or not options.quote:
-        found[_SPARE_FOUND] = value.contains(SPARE)
-    return found
+        tests[_SPARE_FOUND] = value.contains(SPARE)
+    return tests
 
 
 def _lost(delimiter: str) -> str:

@@ -44,7 +44,7 @@ class CsvShape:
 
 
 def is_parsed_by_arrow(options: TextOptions) -> bool:
-    """Whether quotes may hold line ends in a dialect of Arrow: quotes are doubled, or not there, and all is ASCII."""
+    """Return whether quotes may hold line ends in a dialect of Arrow: quotes doubled or absent, and all is ASCII."""
     is_doubled = options.escape == options.quote or not options.quote
     return options.multi_line and is_doubled and options.delimiter.isascii() and options.quote.isascii()
 
@@ -54,12 +54,12 @@ def csv_batches(stored: StoredFile, shape: CsvShape) -> Iterator[pa.RecordBatch]
 
     Empty fields without quotes are null. Raises BadData (SOURCE_UNREADABLE), maybe after the first batches.
     """
-    with _told(stored), open_binary(stored, READ_AHEAD) as opened:
+    with _readable(stored), open_binary(stored, READ_AHEAD) as opened:
         yield from _Parsing(shape, stored.name, codec_of(stored, shape.options)).batches(opened)
 
 
 @contextmanager
-def _told(stored: StoredFile) -> Iterator[None]:
+def _readable(stored: StoredFile) -> Iterator[None]:
     try:
         yield
     except MemoryError:
@@ -116,7 +116,7 @@ class _Parsing:
 
     @property
     def _end(self) -> str:
-        return next(one for one in _ENDS if one not in (self.shape.options.delimiter, self.shape.options.quote))
+        return next(end for end in _ENDS if end not in (self.shape.options.delimiter, self.shape.options.quote))
 
     def _take(self, row: arrow_csv.InvalidRow) -> str:
         if row.text.strip(_BLANKS):  # else it is a line of blanks
@@ -126,8 +126,8 @@ class _Parsing:
     def _after_header(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
         """The rows behind the header, and whether it was there: lines of blanks may stand above it."""
         for at in range(batch.num_rows):
-            found = [column[at].as_py() or "" for column in batch.columns]
-            if found == list(self.shape.header or ()):
+            names = [column[at].as_py() or "" for column in batch.columns]
+            if names == list(self.shape.header or ()):
                 return batch.slice(at + 1), True
         return batch.slice(batch.num_rows), False
 

@@ -86,11 +86,11 @@ def _after_document(text: TextIO) -> str | None:
         if content and not open_brackets and content[0] not in "[{":
             return None
         end = 0
-        while found := _BRACKET.match(content, end):
-            end = found.end()
-            opened = _CLOSED_BY.get(found[1])
+        while match := _BRACKET.match(content, end):
+            end = match.end()
+            opened = _CLOSED_BY.get(match[1])
             if opened is None:
-                open_brackets.append(found[1])
+                open_brackets.append(match[1])
             elif open_brackets.pop() != opened:
                 return None
             if not open_brackets:

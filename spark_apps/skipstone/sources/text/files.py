@@ -84,9 +84,9 @@ def csv_groups(
     headers: dict[tuple[str, ...], list[StoredFile]] = {}
     for file in listing.stored:
         require_unpackable(file.name)
-        found = read_header(file, options)
-        if found is not None:
-            headers.setdefault(found if options.header else tuple(names), []).append(file)
+        header = read_header(file, options)
+        if header is not None:
+            headers.setdefault(header if options.header else tuple(names), []).append(file)
     for_spark = [] if is_parsed_by_arrow(options) else [file for files in headers.values() for file in files]
     if options.multi_line:
         for file in for_spark:
@@ -175,15 +175,15 @@ def json_groups(
     text = _text(spark, listing, options)
     require = require_named if options.multi_line else require_one_document_per_line
     require(complete(text, listing, len(paths)), listing.storage.address())
-    found = _json_names(spark, paths, options, listing)
-    found += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in found}))
-    fields = [name for name, _ in named.found(found)]
-    nested = {} if named.needed is not None else _nested_types(found, named)
+    all_names = _json_names(spark, paths, options, listing)
+    all_names += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in all_names}))
+    fields = [name for name, _ in named.found(all_names)]
+    nested = {} if named.needed is not None else _nested_types(all_names, named)
     if nested and may_be_unnamed(text):
         texts = spark_reader(spark, listing).schema(_strings([*nested])).options(**_json_options(options)).json(paths)
         require_named_within(with_url(texts), {name: named.nested[name] for name in nested}, listing.storage.address())
     types = {split_path(name): "string" for name in fields} | {(name,): kind for name, kind in nested.items()}
-    types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
+    types |= {(name.name,): "string" for name in all_names if name.name not in {path[0] for path in types}}
     read = struct_types(types) or {_NO_NAME: "string"}
     columns = {
         name: RawColumn(quoted(name), is_text=True, is_nested_text=name in nested) for name in read if (name,) in types
@@ -203,7 +203,7 @@ def json_groups(
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, columns or read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=next((file.path for file in listing.files if file.size), listing.files[0].path),
-            instead=_instead(spark, paths, options, listing, [name.name for name in found]),
+            instead=_instead(spark, paths, options, listing, [name.name for name in all_names]),
         )
     ]
 
@@ -223,10 +223,10 @@ def _marked(struct: StructType) -> StructType:
     """``struct`` with the text that stands for absence as the default of all texts in it."""
     return StructType(
         [
-            StructField(one.name, _marked(one.dataType))
-            if isinstance(one.dataType, StructType)
-            else StructField(one.name, one.dataType, metadata=_MARKED)
-            for one in struct
+            StructField(field.name, _marked(field.dataType))
+            if isinstance(field.dataType, StructType)
+            else StructField(field.name, field.dataType, metadata=_MARKED)
+            for field in struct
         ]
     )
 
@@ -236,14 +236,14 @@ def _with_absent(frame: DataFrame, columns: Mapping[str, RawColumn]) -> DataFram
 
     An object that is null or absent has no fields.
     """
-    told, values = ["''"], []
+    bits, values = ["''"], []
     for name, column in columns.items():
         path = list(map(quoted, split_path(name))) if column.is_field else [quoted(name)]
         value, above = ".".join(path), ".".join(path[:-1])
         is_absent = f"{value} <=> {_NO_TEXT}" + (f" or {above} is null" if above else "")
-        told.append(f"if({is_absent}, '1', '0')")
+        bits.append(f"if({is_absent}, '1', '0')")
         values.append(f"nullif({value}, {_NO_TEXT}) as {quoted(name)}")
-    return frame.selectExpr(*values, CORRUPT, URL, f"concat({', '.join(told)}) as {ABSENT}")
+    return frame.selectExpr(*values, CORRUPT, URL, f"concat({', '.join(bits)}) as {ABSENT}")
 
 
 def _text(spark: SparkSession, listing: SourceListing, options: TextOptions) -> DataFrame:
@@ -255,7 +255,7 @@ def _text(spark: SparkSession, listing: SourceListing, options: TextOptions) -> 
 def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing) -> list[_Name]:
     try:
         reader = spark_reader(spark, listing).options(primitivesAsString="true", **_json_options(options))
-        found = complete(reader.json(list(paths)), listing, len(paths)).schema
+        schema = complete(reader.json(list(paths)), listing, len(paths)).schema
     except AnalysisException as error:
         if has_vanished(str(error)):
             raise
@@ -264,7 +264,7 @@ def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions,
                 _text(spark, listing, options), listing.storage.address(), listing.files[0].path
             ) from error
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
-    return [name for name in _names(found) if name.name != CORRUPT]
+    return [name for name in _names(schema) if name.name != CORRUPT]
 
 
 def _empty_names(
@@ -290,34 +290,34 @@ class _Name(NamedTuple):
 
 
 def _names(struct: StructType) -> list[_Name]:
-    return [_Name(one.name, _fields(one.dataType), one.dataType) for one in struct.fields]
+    return [_Name(field.name, _fields(field.dataType), field.dataType) for field in struct.fields]
 
 
-def _nested_types(found: Sequence[_Name], named: Named) -> dict[str, str]:
+def _nested_types(names: Sequence[_Name], named: Named) -> dict[str, str]:
     """The Spark types of columns that feed lists, maps and structs: text within. Raises BadSpec for unknown fields."""
     types = {}
     roots = {split_path(name)[0] for name in named.fields}
-    for name in found:
+    for name in names:
         if (target := named.nested.get(name.name)) is not None and name.name not in roots:
             _require_known(name.type, target, (name.name,))
             types[name.name] = text_type(target)
     return types
 
 
-def _require_known(found: DataType | None, target: IcebergType, path: tuple[str, ...]) -> None:
+def _require_known(kind: DataType | None, target: IcebergType, path: tuple[str, ...]) -> None:
     """Raise BadSpec for a field of an object that the table's struct does not have, at any depth."""
-    match found, target:
+    match kind, target:
         case SparkArray(), ListType():
-            _require_known(found.elementType, target.element_type, (*path, "element"))
+            _require_known(kind.elementType, target.element_type, (*path, "element"))
         case StructType(), MapType():
-            for one in found.fields:
-                _require_known(one.dataType, target.value_type, (*path, "value"))
+            for field in kind.fields:
+                _require_known(field.dataType, target.value_type, (*path, "value"))
         case StructType(), IcebergStruct():
             known = {field.name: field.field_type for field in target.fields}
-            for one in found.fields:
-                if one.name not in known:
-                    raise unknown_field((*path, one.name))
-                _require_known(one.dataType, known[one.name], (*path, one.name))
+            for field in kind.fields:
+                if field.name not in known:
+                    raise unknown_field((*path, field.name))
+                _require_known(field.dataType, known[field.name], (*path, field.name))
 
 
 def _fields(kind: DataType) -> Sequence[_Name] | None:

@@ -69,7 +69,7 @@ def read_header(file: StoredFile, options: TextOptions) -> tuple[str, ...] | Non
 
 
 def _holds_row(line: str, options: TextOptions) -> bool:
-    """Whether a line is more than blanks and tabs, of which some may be delimiters."""
+    """Return whether a line is more than blanks and tabs, of which some may be delimiters."""
     return bool(line.strip(_BLANKS)) or (options.delimiter in _BLANKS and options.delimiter in line)
 
 
@@ -124,7 +124,7 @@ def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:
 
 
 def _is_blank(record: list[str]) -> bool:
-    """Whether a record is a line without anything; one empty field in quotes is something."""
+    """Return whether a record is a line without anything; one empty field in quotes is something."""
     return not record or (len(record) == 1 and bool(record[0]) and not record[0].strip(_BLANKS))
 
 

@@ -32,8 +32,10 @@ _IS_HALF = f"value rlike r'{HALF}' and regexp_replace(value, r'{WHOLE}', ' ') rl
 
 
 def _is_lone(count: str) -> str:
-    """Whether the line is one document, by ``count`` of a list: in a list of two it is the first, and the only one in a
-    list of its own. One list would not do, since the line can close it and go on.
+    """Return SQL: the line is one document, by ``count`` of the items in two lists.
+
+    It is the first item of a list of two, and the only one of a list of its own. One list does not suffice, since the
+    line can close it and go on.
     """
     first, only = f"concat('[', {TEXT}, ',0]')", f"concat('[', {TEXT}, ']')"
     return f"{count.format(first)} <=> 2 and {count.format(only)} <=> 1"
@@ -55,8 +57,8 @@ def require_one_document_per_line(text: DataFrame, root: str) -> None:
 
     Also for a line that is not UTF-8 and would be read as other text.
     """
-    found = wrong_lines(text).select(F.col("_metadata.file_path").alias(URL), WRONG)
-    first = found.select(file_below(root), WRONG).head()
+    bad_lines = wrong_lines(text).select(F.col("_metadata.file_path").alias(URL), WRONG)
+    first = bad_lines.select(file_below(root), WRONG).head()
     if first is not None:
         raise unreadable(first[0], list(_TESTS)[first[1]])
 

@@ -52,7 +52,7 @@ class TextOptions:
 
     @property
     def timestamps_have_zone(self) -> bool:
-        """Whether ``timestamp_format`` reads an offset or a zone, so that the job's time zone is not needed."""
+        """Return whether ``timestamp_format`` reads an offset or a zone, so that the job's time zone is not needed."""
         return bool(_ZONE_LETTERS & set(_letters(self.timestamp_format)))
 
 

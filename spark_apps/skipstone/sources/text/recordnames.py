@@ -44,7 +44,7 @@ def _has_twice(record: str) -> str:
 
 
 def _of_any(test: Callable[[str], str]) -> str:
-    """Whether ``test`` holds for the record that the text is, or for one in the list that it is."""
+    """Return SQL: ``test`` holds for the record in the text, or for one in the list there."""
     records = f"from_json({TEXT}, 'array<string>', map({OPTION}))"
     return rf"if({TEXT} rlike r'^\s*\[', exists({records}, record -> {test('record')}), {test(TEXT)})"
 
@@ -63,7 +63,7 @@ def require_named(documents: DataFrame, root: str) -> None:
 
 
 def may_be_unnamed(text: DataFrame) -> bool:
-    """Whether some object may have a value without a name, at any depth."""
+    """Return whether some object may have a value without a name, at any depth."""
     return not text.where(_EMPTY_NAME).isEmpty()
 
 
@@ -82,7 +82,7 @@ def require_named_within(records: DataFrame, types: Mapping[str, IcebergType], r
 
 
 def _unnamed_within(kind: IcebergType, text: str, depth: int = 0) -> str:
-    """Whether Json of a value of ``kind`` has a struct with an unnamed value, as SQL; empty if there is no struct."""
+    """Return SQL: Json of a value of ``kind`` has a struct with an unnamed value; empty if there is no struct."""
     value = f"v{depth}"
     parts: list[tuple[str, str]] = []
     match kind:
@@ -119,17 +119,17 @@ def named_twice(text: DataFrame, root: str, example: str) -> BadData:
     return unreadable(file or example, f"{who} has {_TWICE}")
 
 
-def _find_file(found: DataFrame, root: str) -> str | None:
-    first = found.select(file_below(root)).head()
+def _find_file(frame: DataFrame, root: str) -> str | None:
+    first = frame.select(file_below(root)).head()
     return None if first is None else str(first[0])
 
 
 def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Those of ``names`` that differ by case or blanks only, together."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_plain_name: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
-        found[plain_name(name)].append(name)
-    return [tuple(group) for group in found.values() if len(group) > 1]
+        by_plain_name[plain_name(name)].append(name)
+    return [tuple(group) for group in by_plain_name.values() if len(group) > 1]
 
 
 def find_instead(groups: Sequence[Sequence[str]], records: DataFrame, absent: str) -> frozenset[tuple[str, str]]:

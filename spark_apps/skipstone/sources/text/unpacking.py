@@ -70,11 +70,11 @@ class _GzipMember:
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """As ``bz2.BZ2Decompressor`` does. Raises OSError for damaged content."""
         try:
-            found = self._inner.decompress(self._held + data, max_length)
+            content = self._inner.decompress(self._held + data, max_length)
         except zlib.error as error:
             raise gzip.BadGzipFile(str(error)) from error
         self._held = self._inner.unconsumed_tail
-        return found
+        return content
 
 
 class _Unpacked(io.RawIOBase):
@@ -96,15 +96,15 @@ class _Unpacked(io.RawIOBase):
             if not self._rest and member.needs_input:
                 self._rest = self._packed.read(_PIECE)
             is_ended = not self._rest and member.needs_input
-            found = member.decompress(self._rest, len(buffer))
+            content = member.decompress(self._rest, len(buffer))
             self._rest = member.unused_data if member.eof else b""
             if member.eof:
                 self._member = None
-            elif is_ended and not found:
+            elif is_ended and not content:
                 raise EOFError("the file ends within a packed part")
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
         return 0
 
     def _begun(self) -> _Member | None:

@@ -70,7 +70,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
 
 
 def is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
-    """Whether a file of Parquet or ORC has no row."""
+    """Return whether a file of Parquet or ORC has no row."""
     with stored.open(buffering=0) as opened:
         return not (WholeFile(opened).metadata.num_rows if kind is SourceFormat.PARQUET else orc.ORCFile(opened).nrows)
 
@@ -96,8 +96,8 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
         raise unreadable(name, f"this is not a readable Parquet file: {error}") from error
     columns = map(physical.column, range(len(physical)))
     old = frozenset(column.path for column in columns if column.physical_type == "INT96")
-    told = _Told(lambda found, path: INT96 if path in old else file_type(found.type), empty, old)
-    return _unique(name, [told.column(one, ()) for one in schema])
+    reader = _FooterReader(lambda column, path: INT96 if path in old else file_type(column.type), empty, old)
+    return _unique(name, [reader.column(column, ()) for column in schema])
 
 
 def _empty_columns(file: WholeFile) -> frozenset[str]:
@@ -110,7 +110,9 @@ def _empty_columns(file: WholeFile) -> frozenset[str]:
 def _is_all_null(footer: pq.FileMetaData, column: int) -> bool:
     chunks = [footer.row_group(group).column(column) for group in range(footer.num_row_groups)]
     return all(
-        (told := chunk.statistics) is not None and told.has_null_count and told.null_count == chunk.num_values
+        (statistics := chunk.statistics) is not None
+        and statistics.has_null_count
+        and statistics.null_count == chunk.num_values
         for chunk in chunks
     )
 
@@ -125,34 +127,34 @@ def read_orc_footer(stored: StoredFile) -> FileColumns:
         raise
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is not a readable ORC file: {error}") from error
-    for one in schema:
-        if pa.types.is_timestamp(one.type) and one.type.tz is not None:
+    for column in schema:
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             raise BadSpec(
                 Reason.COLUMN_TYPE_UNSUPPORTED,
-                f"'{name}': column '{one.name}' is a timestamp with local time zone, which Spark does not read from "
+                f"'{name}': column '{column.name}' is a timestamp with local time zone, which Spark does not read from "
                 "ORC: write it as a timestamp in UTC, or use Parquet",
                 field="source.paths",
             )
     _require_no_backtick(name, schema)
-    told = _Told(lambda found, _: orc_type(found))
-    return _unique(name, [told.column(one, ()) for one in schema])
+    reader = _FooterReader(lambda column, _: orc_type(column))
+    return _unique(name, [reader.column(column, ()) for column in schema])
 
 
 def _require_no_backtick(name: str, fields: Iterable[pa.Field]) -> None:
     """Raise BadSpec for a name with a backtick, at any depth: Spark reads null for it from ORC."""
-    for one in fields:
-        if "`" in one.name:
+    for column in fields:
+        if "`" in column.name:
             raise BadSpec(
                 Reason.COLUMN_TYPE_UNSUPPORTED,
-                f"'{name}': the name {one.name!r} has a backtick, for which Spark reads null from ORC: rename it, "
+                f"'{name}': the name {column.name!r} has a backtick, for which Spark reads null from ORC: rename it, "
                 "or use Parquet",
                 field="source.paths",
             )
-        _require_no_backtick(name, (one.type.field(at) for at in range(one.type.num_fields)))
+        _require_no_backtick(name, (column.type.field(at) for at in range(column.type.num_fields)))
 
 
-class _Told(NamedTuple):
-    """What a footer tells by paths: types, and which columns and fields are ``empty``, or ``old`` timestamps (INT96).
+class _FooterReader(NamedTuple):
+    """The facts of a footer by paths: types, and which columns and fields are ``empty``, or ``old`` timestamps (INT96).
 
     A column with old timestamps within is not loaded.
     """
@@ -161,17 +163,19 @@ class _Told(NamedTuple):
     empty: frozenset[str] = frozenset()
     old: frozenset[str] = frozenset()
 
-    def column(self, one: pa.Field, above: tuple[str, ...]) -> FileColumn:
-        """The column or field ``one`` with the fields in it."""
-        parts = (*above, one.name)
+    def column(self, column: pa.Field, above: tuple[str, ...]) -> FileColumn:
+        """Return the column or field ``column`` with the fields in it."""
+        parts = (*above, column.name)
         path = ".".join(parts)
-        if pa.types.is_null(one.type):
-            return FileColumn(one.name, None, fields=None, is_empty=True)
-        inside = [one.type.field(at) for at in range(one.type.num_fields)] if pa.types.is_struct(one.type) else ()
-        is_empty = path in self.empty and not pa.types.is_nested(one.type)
-        holds_old = pa.types.is_nested(one.type) and any(name.startswith(f"{path}.") for name in self.old)
-        kind = None if holds_old else self.type_of(one, path)
-        return FileColumn(one.name, kind, tuple(self.column(f, parts) for f in inside), is_empty, str(one.type))
+        if pa.types.is_null(column.type):
+            return FileColumn(column.name, None, fields=None, is_empty=True)
+        inside = (
+            [column.type.field(at) for at in range(column.type.num_fields)] if pa.types.is_struct(column.type) else ()
+        )
+        is_empty = path in self.empty and not pa.types.is_nested(column.type)
+        holds_old = pa.types.is_nested(column.type) and any(name.startswith(f"{path}.") for name in self.old)
+        kind = None if holds_old else self.type_of(column, path)
+        return FileColumn(column.name, kind, tuple(self.column(f, parts) for f in inside), is_empty, str(column.type))
 
 
 def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
@@ -183,14 +187,14 @@ def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
 
 def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named: Named) -> RawGroup:
     fields = _fields(files.footer, named)
-    typed = {name: one.type for name, one in fields.items() if one.type is not None}
+    typed = {name: column.type for name, column in fields.items() if column.type is not None}
     readable = {
-        one.name: one.type
-        for one in files.footer
-        if one.type is not None and (not one.type.inside or one.name in named.nested)
+        column.name: column.type
+        for column in files.footer
+        if column.type is not None and (not column.type.inside or column.name in named.nested)
     }
-    types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
-    types |= {split_path(name): found.spark for name, found in typed.items()}
+    types: dict[tuple[str, ...], str] = {(name,): reading.spark for name, reading in readable.items()}
+    types |= {split_path(name): column.spark for name, column in typed.items()}
     columns_read = struct_types(types)
     if files.kind is SourceFormat.ORC:
         _require_names(files, columns_read)
@@ -200,7 +204,8 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
     frame = with_url(complete(frame, listing, len(files.names))).withColumn(CORRUPT, F.lit(None).cast("string"))
     columns = {
-        name: RawColumn(quoted(name), one.type, is_field=True, is_empty=one.is_empty) for name, one in fields.items()
+        name: RawColumn(quoted(name), column.type, is_field=True, is_empty=column.is_empty)
+        for name, column in fields.items()
     }
     return RawGroup(
         frame=with_fields(frame, typed),
@@ -225,11 +230,11 @@ def _require_names(files: _Files, read: Collection[str]) -> None:
 
 def _fields(footer: FileColumns, named: Named) -> dict[str, FileColumn]:
     """The fields within columns that are named."""
-    found = dict(named.found(footer))
-    for name, one in found.items():
-        if (one.type is None and not one.is_empty) or (one.type is not None and one.type.inside):
+    fields = dict(named.found(footer))
+    for name, column in fields.items():
+        if (column.type is None and not column.is_empty) or (column.type is not None and column.type.inside):
             raise unloaded(name, named.fields[name])
-    return found
+    return fields
 
 
 def _record(names: Iterable[str]) -> Column:
@@ -240,11 +245,11 @@ def _record(names: Iterable[str]) -> Column:
 def raw_columns(footer: FileColumns, nested: Collection[str] = ()) -> Mapping[str, RawColumn]:
     """The columns by name; lists, maps and structs are read if they are of the names ``nested``."""
     return {
-        one.name: RawColumn(
-            quoted(one.name),
-            one.type if one.type is None or not one.type.inside or one.name in nested else None,
-            is_empty=one.is_empty,
-            shown=one.shown,
+        column.name: RawColumn(
+            quoted(column.name),
+            column.type if column.type is None or not column.type.inside or column.name in nested else None,
+            is_empty=column.is_empty,
+            shown=column.shown,
         )
-        for one in footer
+        for column in footer
     }

@@ -80,7 +80,7 @@ def file_type(kind: pa.DataType) -> FileType | None:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if pa.types.is_nested(kind):
-        return nested_type(pa.field("", kind), lambda one: file_type(one.type))
+        return nested_type(pa.field("", kind), lambda inner: file_type(inner.type))
     if pa.types.is_decimal(kind) and kind.precision <= 38:
         return FileType(
             spark=f"decimal({kind.precision},{kind.scale})", natural=DecimalType(kind.precision, kind.scale)
@@ -115,8 +115,8 @@ def nested_type(field: pa.Field, leaf: Callable[[pa.Field], FileType | None]) ->
         return leaf(field)
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        found = {one.name: nested_type(one, leaf) for one in fields}
-        return struct_type(found) if len(found) == len(fields) else None
+        types = {part.name: nested_type(part, leaf) for part in fields}
+        return struct_type(types) if len(types) == len(fields) else None
     if pa.types.is_map(kind):
         return map_type(nested_type(kind.key_field, leaf), nested_type(kind.item_field, leaf))
     is_list = any(test(kind) for test in _LISTS)
@@ -141,11 +141,13 @@ def map_type(key: FileType | None, value: FileType | None) -> FileType | None:
 
 def struct_type(fields: Mapping[str, FileType | None]) -> FileType | None:
     """The reading of a struct: of the fields that can be loaded."""
-    loaded = {name: one for name, one in fields.items() if one is not None}
+    loaded = {name: reading for name, reading in fields.items() if reading is not None}
     if not loaded:
         return None
-    natural = StructType(*(NestedField(at, name, one.natural) for at, (name, one) in enumerate(loaded.items(), 1)))
-    ddl = ", ".join(f"{_quoted(name)}: {one.spark}" for name, one in loaded.items())
+    natural = StructType(
+        *(NestedField(at, name, reading.natural) for at, (name, reading) in enumerate(loaded.items(), 1))
+    )
+    ddl = ", ".join(f"{_quoted(name)}: {reading.spark}" for name, reading in loaded.items())
     return FileType(spark=f"struct<{ddl}>", natural=natural, inside=tuple(fields.items()))
 
 
@@ -157,7 +159,9 @@ def spark_type(kind: IcebergType) -> str:
         case MapType():
             return f"map<{spark_type(kind.key_type)}, {spark_type(kind.value_type)}>"
         case StructType():
-            return f"struct<{', '.join(f'{_quoted(one.name)}: {spark_type(one.field_type)}' for one in kind.fields)}>"
+            return (
+                f"struct<{', '.join(f'{_quoted(part.name)}: {spark_type(part.field_type)}' for part in kind.fields)}>"
+            )
         case FixedType():
             return "binary"
     return _IN_FRAMES.get(str(kind), str(kind))
@@ -168,20 +172,20 @@ def _quoted(name: str) -> str:
 
 
 def is_unchanged(kind: FileType, target: IcebergType) -> bool:
-    """Whether a value that fits is ``target`` as it is read."""
+    """Return whether a value that fits is ``target`` as it is read."""
     return kind.natural == target and kind.value in (_same, _valid_text)
 
 
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
-    """Whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
+    """Return whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
     if kind is None or kind.value not in (_same, _valid_text, _in_known_years):
         return False
     return kind.natural == target or (type(kind.natural), type(target)) in _CAST_EXACTLY
 
 
-def is_copied(found: pa.DataType, target: IcebergType) -> bool:
-    """Whether ``feed`` makes ``target`` of a file's column of the Arrow type ``found``, value by value."""
-    kind = file_type(found)
+def is_copied(stored: pa.DataType, target: IcebergType) -> bool:
+    """Return whether ``feed`` makes ``target`` of a file's column of Arrow type ``stored``, value by value."""
+    kind = file_type(stored)
     if kind is None:
         return False
     natural = kind.natural
@@ -396,7 +400,7 @@ def orc_type(field: pa.Field) -> FileType | None:
             natural=TimestampType(),
             value=lambda raw: F.when(raw >= F.lit(_GREGORIAN).cast("timestamp"), raw.cast("timestamp_ntz")),
         )
-    found = nested_type(field, orc_type) if pa.types.is_nested(field.type) else file_type(field.type)
-    if found is not None and isinstance(found.natural, DateType):
-        return replace(found, value=lambda raw: F.when(raw >= F.lit(_GREGORIAN).cast("date"), raw))
-    return found
+    reading = nested_type(field, orc_type) if pa.types.is_nested(field.type) else file_type(field.type)
+    if reading is not None and isinstance(reading.natural, DateType):
+        return replace(reading, value=lambda raw: F.when(raw >= F.lit(_GREGORIAN).cast("date"), raw))
+    return reading

@@ -39,7 +39,7 @@ _WHAT = "of the column's type without loss and with all fields that it requires"
 
 
 def is_nested(kind: IcebergType) -> bool:
-    """Whether values hold others."""
+    """Return whether values hold others."""
     return isinstance(kind, ListType | MapType | StructType)
 
 
@@ -97,19 +97,19 @@ class _Nesting:
     def _leaf(self, raw: Column, source: FileType | None, target: IcebergType, path: tuple[str, ...]) -> _Made:
         if source is None and self.null_text is not None:
             raw = F.when(raw != self.null_text, raw)
-        found = None if source is not None and source.inside else self.leaf(raw, source, target)
-        if found is None:
+        made = None if source is not None and source.inside else self.leaf(raw, source, target)
+        if made is None:
             raise _unfit(path, source, target)
         return _Made(
-            found.value, raw.isNull() | found.value.isNotNull(), source is not None and is_unchanged(source, target)
+            made.value, raw.isNull() | made.value.isNotNull(), source is not None and is_unchanged(source, target)
         )
 
     def _list(self, raw: Column, inside: _Inside, target: ListType, path: tuple[str, ...]) -> _Made:
         def item(value: Column) -> _Made:
             return self.convert(value, _at(inside, "element", path), target.element_type, (*path, "element"))
 
-        fits = F.forall(raw, lambda one: _fits(item(one), required=target.element_required))
-        made = F.transform(raw, lambda one: item(one).value)
+        fits = F.forall(raw, lambda element: _fits(item(element), required=target.element_required))
+        made = F.transform(raw, lambda element: item(element).value)
         is_same = item(F.lit(None)).is_same
         return _Made(raw if is_same else made, raw.isNull() | fits, is_same)
 
@@ -120,13 +120,13 @@ class _Nesting:
         def item(value: Column) -> _Made:
             return self.convert(value, _at(inside, "value", path), target.value_type, (*path, "value"))
 
-        keys = F.forall(F.map_keys(raw), lambda one: _fits(key(one), required=True))
-        values = F.forall(F.map_values(raw), lambda one: _fits(item(one), required=target.value_required))
+        keys = F.forall(F.map_keys(raw), lambda element: _fits(key(element), required=True))
+        values = F.forall(F.map_values(raw), lambda element: _fits(item(element), required=target.value_required))
         made, nothing = raw, F.lit(None)
         if not item(nothing).is_same:
-            made = F.transform_values(made, lambda _, one: item(one).value)
+            made = F.transform_values(made, lambda _, element: item(element).value)
         if not key(nothing).is_same:
-            made = F.transform_keys(made, lambda one, _: key(one).value)
+            made = F.transform_keys(made, lambda element, _: key(element).value)
         is_same = item(nothing).is_same and key(nothing).is_same
         return _Made(made, raw.isNull() | (keys & values), is_same)
 
@@ -175,9 +175,9 @@ def _at(inside: _Inside, name: str, path: tuple[str, ...]) -> FileType | None:
     """The type of what is within a value of a file; None for text."""
     if inside is None:
         return None
-    if (found := inside[name]) is None:
+    if (inner := inside[name]) is None:
         raise _unfit((*path, name), None, None)
-    return found
+    return inner
 
 
 def _fits(made: _Made, *, required: bool) -> Column:
@@ -185,11 +185,11 @@ def _fits(made: _Made, *, required: bool) -> Column:
 
 
 def _unfit(path: Sequence[str], source: FileType | None, target: IcebergType | None) -> BadSpec:
-    found = "of a type that is not loaded" if source is None else str(source.natural)
+    shown = "of a type that is not loaded" if source is None else str(source.natural)
     wanted = "" if target is None else f" ({target})"
     return BadSpec(
         Reason.COLUMN_TYPE_UNSUPPORTED,
-        f"{_place(path)} is {found} in the source and cannot feed the table's{wanted} without loss: write it in "
+        f"{_place(path)} is {shown} in the source and cannot feed the table's{wanted} without loss: write it in "
         "another type, or leave the column out of the files",
         field="source",
     )
@@ -222,5 +222,7 @@ def text_type(target: IcebergType) -> str:
         case MapType():
             return f"map<string, {text_type(target.value_type)}>"
         case StructType():
-            return f"struct<{', '.join(f'{quoted(one.name)}: {text_type(one.field_type)}' for one in target.fields)}>"
+            return (
+                f"struct<{', '.join(f'{quoted(part.name)}: {text_type(part.field_type)}' for part in target.fields)}>"
+            )
     return "string"

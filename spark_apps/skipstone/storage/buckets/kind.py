@@ -93,5 +93,5 @@ def kind_of(ref: BucketRef) -> StoreKind:
 @cache
 def all_kinds() -> tuple[StoreKind, ...]:
     """Return the kinds of all modules of ``kinds``, which each name theirs KIND."""
-    names = [found.name for found in pkgutil.iter_modules(kinds.__path__, f"{kinds.__name__}.")]
+    names = [module.name for module in pkgutil.iter_modules(kinds.__path__, f"{kinds.__name__}.")]
     return tuple(importlib.import_module(name).KIND for name in names)

@@ -26,12 +26,12 @@ class Ends:
     def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         """The end that ``key`` names, version included; ``make`` asks for it."""
         with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = make()
+            content = self._kept.get(key)
+        if content is None:
+            content = make()
             with self._lock:
-                self._kept[key] = found
-        return found
+                self._kept[key] = content
+        return content
 
 
 class Content(Protocol):
@@ -94,14 +94,14 @@ class ObjectFile(io.RawIOBase):
             end = min(end, self._content.known_size)
         if end <= self._place:
             return 0
-        found = self._content.fetch(self._place, end)
+        content = self._content.fetch(self._place, end)
         # The first answer may tell the size
         expected = max(0, min(end, self._content.size()) - self._place)
-        if len(found) != expected:
-            raise OSError(f"{expected} bytes were asked for and {len(found)} came")
-        view[: len(found)] = found
-        self._place += len(found)
-        return len(found)
+        if len(content) != expected:
+            raise OSError(f"{expected} bytes were asked for and {len(content)} came")
+        view[: len(content)] = content
+        self._place += len(content)
+        return len(content)
 
 
 class ReadAhead(io.BufferedReader):

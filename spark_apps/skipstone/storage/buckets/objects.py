@@ -107,20 +107,20 @@ class ObjectStorage:
     def match(self, pattern: str) -> tuple[Entry | Folder, ...]:
         """By listing those folders only in which something may fit."""
         glob = Glob(pattern)
-        found = () if is_hidden(glob.fixed) else self._matched(glob, glob.fixed, glob.begin(glob.fixed))
-        return tuple(sorted(found, key=lambda one: PurePosixPath(one.path)))
+        matches = () if is_hidden(glob.fixed) else self._matched(glob, glob.fixed, glob.begin(glob.fixed))
+        return tuple(sorted(matches, key=lambda entry: PurePosixPath(entry.path)))
 
     def entries(self, paths: Sequence[str]) -> Iterator[Entry | None]:
         """Many at once."""
         is_proven = False
         with ThreadPoolExecutor(CONCURRENT) as pool:
-            for path, found in zip(paths, pool.map(lambda path: self._head(_key(path)), paths), strict=True):
-                if found is None and not is_proven:
+            for path, entry in zip(paths, pool.map(lambda path: self._head(_key(path)), paths), strict=True):
+                if entry is None and not is_proven:
                     self._folder(_key(path))  # the answer to HEAD does not tell a missing bucket from a missing object
                     is_proven = True
                     yield self._head(_key(path))  # the bucket may have been away for that moment only
                 else:
-                    yield found
+                    yield entry
 
     def list(self, folder: str) -> Iterator[Entry]:
         """Page by page."""
@@ -195,10 +195,10 @@ class ObjectStorage:
         self.delete(path)
         offers = [f"skipstone {number}".encode() for number in range(RACERS)]
         with ThreadPoolExecutor(RACERS) as pool:
-            found = set(pool.map(lambda offer: self.create(path, offer), offers))
-        if len(found) != 1 or not found <= set(offers):
+            contents = set(pool.map(lambda offer: self.create(path, offer), offers))
+        if len(contents) != 1 or not contents <= set(offers):
             raise self._broken("of several first puts (If-None-Match: *) more than one won")
-        self._probe_reads(path, *found)
+        self._probe_reads(path, *contents)
         self.delete(path)
         if self._head(path) is not None:
             raise self._broken("an object that was deleted is still there")
@@ -291,12 +291,12 @@ class ObjectStorage:
 
         def get() -> Part:
             try:
-                found = obstore.get(self._store, key, options=wanted)
+                result = obstore.get(self._store, key, options=wanted)
             except BaseError as error:
                 if status_of(error) != _BEHIND_THE_END:
                     raise
                 return Part(b"", *self.find_size(key, version))
-            return Part(bytes(found.bytes()), found.meta["size"], found.meta["e_tag"] or version)
+            return Part(bytes(result.bytes()), result.meta["size"], result.meta["e_tag"] or version)
 
         try:
             return self._asked(Asked.READ, key, get)
@@ -314,10 +314,10 @@ class ObjectStorage:
         except AlreadyExistsError:
             return None
         except (BaseError, OSError) as error:
-            told = refusal(self.ref, Asked.WRITE, key, error)
+            refused = refusal(self.ref, Asked.WRITE, key, error)
             if 400 <= status_of(error) < 500:
-                raise told from None
-            return told
+                raise refused from None
+            return refused
         return _FIRST
 
     def _put(self, key: str, content: bytes, *, first: bool) -> None:
@@ -350,9 +350,9 @@ class ObjectStorage:
                 raise
             try:
                 obstore.get_range(self._store, key, start=0, end=1)
-            except (BaseError, OSError) as told:
-                if not isinstance(told, FileNotFoundError) and status_of(told) != _BEHIND_THE_END:
-                    raise (told if is_about_keys(self.ref, told) else error) from None
+            except (BaseError, OSError) as reason:
+                if not isinstance(reason, FileNotFoundError) and status_of(reason) != _BEHIND_THE_END:
+                    raise (reason if is_about_keys(self.ref, reason) else error) from None
         return obstore.head(self._store, key)
 
     def _broken(self, what: str) -> DependencyUnavailable:

@@ -22,29 +22,29 @@ _NO_PATH = re.compile(r"empty path segment|illegal character sequence|parse path
 #: What tells of them stands behind the first line.
 _UNTRUSTED = re.compile(r"invalid peer certificate|InvalidCertificate")
 _TRUST = "no trusted authority signed its certificate: add the authority that did to the Warehouse"
-_RENAME = "an object has a name that is no path: rename objects with an empty part, '.', '..' or a line break"
+_RENAME = "an object has a name that is not a path: rename objects with an empty part, '.', '..' or a line break"
 _REGION = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
 
 
 def status_of(error: Exception) -> int:
     """The status of the answer behind ``error``; 0 when there was none."""
-    found = _STATUS.search(_first_line(error))
-    return int(found[1]) if found else 0
+    match = _STATUS.search(_first_line(error))
+    return int(match[1]) if match else 0
 
 
 def code_of(error: Exception) -> str:
     """The code of S3 in the answer behind ``error``; empty when there was none."""
-    found = _CODE.search(_first_line(error))
-    return found[1] if found else ""
+    match = _CODE.search(_first_line(error))
+    return match[1] if match else ""
 
 
 def is_about_keys(ref: BucketRef, error: Exception) -> bool:
-    """Whether the answer says what is wrong with the keys, or with the clock that signed."""
+    """Return whether the answer says what is wrong with the keys, or with the clock that signed."""
     return code_of(error) in kind_of(ref).words.keys
 
 
 def is_about_names(error: Exception) -> bool:
-    """Whether a listing was given, and holds the name of an object that is no path."""
+    """Return whether a listing was given, and holds the name of an object that is not a path."""
     return bool(_NO_PATH.search(_first_line(error)))
 
 
@@ -58,8 +58,8 @@ def refusal(ref: BucketRef, asked: Asked, path: str, error: Exception) -> Depend
     """``error`` as a sentence that names bucket, endpoint, what was asked, and what to do."""
     status, code = status_of(error), code_of(error)
     key = "/".join(part for part in (ref.prefix.strip("/"), path) if part)
-    told = " ".join(part for part in (str(status or ""), code) if part) or _transport(error)
-    what = f"cannot {asked} '{key}' in {_bucket(ref)} ({told}): {_advice(ref, asked, status, code, error)}"
+    answer = " ".join(part for part in (str(status or ""), code) if part) or _transport(error)
+    what = f"cannot {asked} '{key}' in {_bucket(ref)} ({answer}): {_advice(ref, asked, status, code, error)}"
     return DependencyUnavailable(_reason(status, code), what)
 
 
@@ -74,8 +74,8 @@ def _advice(ref: BucketRef, asked: Asked, status: int, code: str, error: Excepti
     if code in words.keys:
         return words.keys[code]
     signs = ((_NO_CREDENTIALS, words.no_credentials), (_NO_PATH, _RENAME))
-    if told := next((advice for sign, advice in signs if sign.search(_first_line(error))), None):
-        return told
+    if advised := next((advice for sign, advice in signs if sign.search(_first_line(error))), None):
+        return advised
     if _UNTRUSTED.search(str(error)):
         return _TRUST
     if code == "NoSuchBucket":
@@ -102,8 +102,8 @@ def _bucket(ref: BucketRef) -> str:
 
 
 def _transport(error: Exception) -> str:
-    found = _TRANSPORT.search(_first_line(error))
-    return found[1].strip() if found else type(error).__name__
+    match = _TRANSPORT.search(_first_line(error))
+    return match[1].strip() if match else type(error).__name__
 
 
 def _first_line(error: Exception) -> str:

@@ -107,27 +107,27 @@ class RemoteBucket:
 
     def tail(self, key: str) -> _Piece:
         """The end of an object, fetched once. Raises what obstore raises."""
-        found = _tails.find(self, key)
-        if found is None:
-            found = self.get(key, {"range": {"suffix": TAIL_BYTES}})
-            _tails.keep(self, key, found)
-        return found
+        piece = _tails.find(self, key)
+        if piece is None:
+            piece = self.get(key, {"range": {"suffix": TAIL_BYTES}})
+            _tails.keep(self, key, piece)
+        return piece
 
     def get(self, key: str, options: GetOptions) -> _Piece:
         """Bytes of an object. Raises what obstore raises; Replaced for another version than is asked for."""
         try:
-            found = obstore.get(self._store, key, options=options)
-            content = bytes(found.bytes())
+            result = obstore.get(self._store, key, options=options)
+            content = bytes(result.bytes())
         except PreconditionError:
             self.forget(key)
             raise Replaced(key) from None
-        start = found.range[0]
-        if len(content) != found.range[1] - start:
-            raise OSError(f"{len(content)} bytes of '{key}' came instead of {found.range[1] - start}")
-        return _Piece(start, content, found.meta["size"], found.meta["e_tag"])
+        start = result.range[0]
+        if len(content) != result.range[1] - start:
+            raise OSError(f"{len(content)} bytes of '{key}' came instead of {result.range[1] - start}")
+        return _Piece(start, content, result.meta["size"], result.meta["e_tag"])
 
     def is_there(self, key: str, otherwise: Callable[[], bool]) -> bool:
-        """Whether an object has the name; ``otherwise`` asks by Arrow. Raises OSError.
+        """Return whether an object has the name; ``otherwise`` asks by Arrow. Raises OSError.
 
         By a read: the answer to HEAD tells no reason, and not a missing bucket from a missing object.
         """
@@ -143,8 +143,8 @@ class RemoteBucket:
         code = code_of(error)
         if code in _REASONS:
             place = f"for key '{key}' in bucket '{self.name}'"
-            said = f"AWS Error {code} (HTTP status {status_of(error)}) during GetObject operation"
-            raise OSError(f"{place}: {said}: Unable to parse ExceptionName: {code}") from None
+            message = f"AWS Error {code} (HTTP status {status_of(error)}) during GetObject operation"
+            raise OSError(f"{place}: {message}: Unable to parse ExceptionName: {code}") from None
 
     def forget(self, key: str) -> None:
         """Another object has the name, or none."""
@@ -180,7 +180,7 @@ _tails = _Tails()
 
 
 class ArrowFile(Protocol):
-    """What Arrow opens."""
+    """A file that Arrow opens."""
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Bytes from a place on."""
@@ -241,15 +241,15 @@ class RemoteContent:
             if tail is not None and tail.start <= start and self._keep(tail):
                 return tail.cut(start, min(end, tail.end))
         most = end + 3 * (end - start) if end - start >= _LARGE_BYTES else start + LEAST_BYTES
-        found = self._ask(start, max(end, most))
-        return self._by_arrow(start, end) if found is None else found.cut(start, min(end, found.end))
+        fetched = self._ask(start, max(end, most))
+        return self._by_arrow(start, end) if fetched is None else fetched.cut(start, min(end, fetched.end))
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Ask for all these bytes at once, as few and concurrent requests. What fails is asked for when it is read."""
         wanted = [place for place in joined(ranges) if not self._has(*place)]
         if len(wanted) > 1 and sum(end - start for start, end in wanted) <= AHEAD_BYTES and self.size():
-            found = _pool().map(lambda place: self._ask(*place, keep=False), wanted)
-            self.ahead = [piece for piece in found if piece is not None]
+            pieces = _pool().map(lambda place: self._ask(*place, keep=False), wanted)
+            self.ahead = [piece for piece in pieces if piece is not None]
 
     def close(self) -> None:
         """Let go of what is kept, and of Arrow's file."""
@@ -266,10 +266,10 @@ class RemoteContent:
         options: GetOptions = {"range": (start, end)}
         if self.version is not None:
             options["if_match"] = self.version
-        found = self._get_or_none(lambda: self.bucket.get(self.key, options))
+        piece = self._get_or_none(lambda: self.bucket.get(self.key, options))
         if keep:
-            self._keep(found)
-        return found
+            self._keep(piece)
+        return piece
 
     def _get_or_none(self, get: Callable[[], _Piece]) -> _Piece | None:
         """None when only Arrow can tell what is wrong."""
@@ -283,15 +283,15 @@ class RemoteContent:
             self.bucket.require_reason(self.key, error)
             return None
 
-    def _keep(self, found: _Piece | None) -> bool:
+    def _keep(self, fetched: _Piece | None) -> bool:
         """Remember it for later reads. Raises Replaced when it is of another version than what was read."""
-        if found is None:
+        if fetched is None:
             return False
-        if self.version is not None and found.version != self.version:
+        if self.version is not None and fetched.version != self.version:
             self.bucket.forget(self.key)
             raise Replaced(self.key)
-        self.known_size, self.version = found.size, found.version
-        self.pieces.insert(0, found)
+        self.known_size, self.version = fetched.size, fetched.version
+        self.pieces.insert(0, fetched)
         kept = 0
         for at, piece in enumerate(self.pieces):
             kept += len(piece.content)
@@ -334,19 +334,19 @@ class RemoteFile(ObjectFile):
 
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same bytes in few ranges, with what lies between those that are near to one another."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
-        if found and start <= found[-1][1] + _NEAR_BYTES:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and start <= merged[-1][1] + _NEAR_BYTES:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def remote_bucket(name: str, options: ArrowOptions) -> RemoteBucket | None:
     """The bucket ``name`` as Arrow's ``options`` reach it; None where only Arrow knows how."""
-    found = reached(name, options)
-    return _opened(*found) if found else None
+    reachable = reached(name, options)
+    return _opened(*reachable) if reachable else None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def abort_uploads(place: Place, keys: Keys, folder: str, is_left: Callable[[str]
             "rule removes them: allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload (%s)",
             folder,
             place.bucket,
-            _told(error),
+            _code_of(error),
         )
     if aborted:
         logger.info("aborted %d uploads that killed runs left below '%s'", aborted, folder)
@@ -72,8 +72,8 @@ def _uploads(client: _Client, bucket: str, prefix: str, is_left: Callable[[str],
         asked = {"KeyMarker": begin} if begin else {}
         page = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix, EncodingType="url", **asked)
         read = unquote_plus if page.get("EncodingType") == "url" else str
-        found = [(read(one["Key"]), one["UploadId"]) for one in page.get("Uploads", ())]
-        left = [one for one in found if is_left(one[0]) and one not in met]
+        uploads = [(read(upload["Key"]), upload["UploadId"]) for upload in page.get("Uploads", ())]
+        left = [upload for upload in uploads if is_left(upload[0]) and upload not in met]
         yield from left
         met.update(left)
         if not page.get("IsTruncated"):
@@ -86,11 +86,11 @@ def _uploads(client: _Client, bucket: str, prefix: str, is_left: Callable[[str],
 
 
 def _abort(client: _Client, bucket: str, key: str, upload: str) -> bool:
-    """Whether it was there. Raises what boto3 raises."""
+    """Return whether it was there. Raises what boto3 raises."""
     try:
         client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)
     except Exception as error:
-        if _told(error) != _GONE:
+        if _code_of(error) != _GONE:
             raise
         return False
     return True
@@ -123,7 +123,7 @@ def _client(place: Place, keys: Keys) -> _Client:
     return cast(_Client, client)
 
 
-def _told(error: Exception) -> str:
+def _code_of(error: Exception) -> str:
     """The code of an answer, or the kind of the error: the rest of it may name keys."""
     answer = getattr(error, "response", None)
     code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None

@@ -52,24 +52,24 @@ class Vending:
         if time.time() < self._due or not self._lock.acquire(blocking=not self._are_good()):
             return  # whoever holds the lock is asking
         try:
-            if time.time() >= self._due and (found := self._asked()) is not None:
-                self.properties = found
+            if time.time() >= self._due and (properties := self._asked()) is not None:
+                self.properties = properties
                 self._due = self._half_time()
-                take(found)
+                take(properties)
         finally:
             self._lock.release()
 
     def _asked(self) -> Mapping[str, str] | None:
         try:
-            found = self.ask()
+            properties = self.ask()
         except Exception as error:
             if not self._are_good():
                 raise
-            told = error if isinstance(error, UserError) else type(error).__name__  # other errors may show an answer
-            logger.warning("no other credentials came, so the old ones are used as long as they are good: %s", told)
-            found = None
+            reason = error if isinstance(error, UserError) else type(error).__name__  # other errors may show an answer
+            logger.warning("no other credentials came, so the old ones are used as long as they are good: %s", reason)
+            properties = None
         self._due = min(time.time() + _AGAIN_SECONDS, self._end())
-        return found
+        return properties
 
     def _are_good(self) -> bool:
         return time.time() < self._end()

@@ -38,37 +38,37 @@ def require_no_table(catalog: Catalog, identifier: Identifier, error: Exception)
     """
     if _is_proof(error, NO_TABLE):
         return
-    said, name = first_line(error), ".".join(identifier)
+    answer, name = first_line(error), ".".join(identifier)
     try:
         listed = catalog.list_tables(identifier[:-1])
     except NoSuchNamespaceError:
         return
     except NotImplementedError:
         way_out = "ask who runs the catalog for an answer that names the cause"
-        raise _unproven(catalog, f"the table {name} and lists no tables", said, way_out) from error
-    if identifier in {tuple(one) for one in listed}:
+        raise _unproven(catalog, f"the table {name} and lists no tables", answer, way_out) from error
+    if identifier in {tuple(entry) for entry in listed}:
         way_out = "restore the table's metadata file or drop the table, and check what is on the way to the server"
-        raise _unproven(catalog, f"the table {name} and lists it all the same", said, way_out) from error
+        raise _unproven(catalog, f"the table {name} and lists it all the same", answer, way_out) from error
 
 
 def require_no_namespace(catalog: Catalog, levels: Identifier, error: Exception) -> None:
     """Return when the namespace is proven absent; all else as ``require_no_table``. No ``levels``: the list of all."""
     if levels and _is_proof(error, NO_NAMESPACE):
         return
-    said, name = first_line(error), ".".join(levels)
+    answer, name = first_line(error), ".".join(levels)
     if not levels:
         way_out = "check spec.catalog.uri and the properties prefix and warehouse of spec.catalog.properties"
-        raise _unproven(catalog, "its list of namespaces", said, way_out) from error
+        raise _unproven(catalog, "its list of namespaces", answer, way_out) from error
     try:
         listed = catalog.list_namespaces(levels[:-1])
     except NoSuchNamespaceError:
         return
     except NotImplementedError:
         way_out = "ask who runs the catalog for an answer that names the cause"
-        raise _unproven(catalog, f"the namespace {name} and lists no namespaces", said, way_out) from error
-    if levels in {tuple(one) for one in listed}:
+        raise _unproven(catalog, f"the namespace {name} and lists no namespaces", answer, way_out) from error
+    if levels in {tuple(entry) for entry in listed}:
         way_out = "check what is on the way to the server"
-        raise _unproven(catalog, f"the namespace {name} and lists it all the same", said, way_out) from error
+        raise _unproven(catalog, f"the namespace {name} and lists it all the same", answer, way_out) from error
 
 
 def require_table_unlisted(catalog: Catalog, identifier: Identifier, error: Exception) -> None:
@@ -79,14 +79,14 @@ def require_table_unlisted(catalog: Catalog, identifier: Identifier, error: Exce
     if find_response(error) is not None and _is_proof(error, _OTHER_KIND):
         return
     with suppress(NoSuchNamespaceError):
-        if identifier in {tuple(one) for one in catalog.list_tables(identifier[:-1])}:
+        if identifier in {tuple(entry) for entry in catalog.list_tables(identifier[:-1])}:
             raise _hidden(catalog, f"the table {'.'.join(identifier)}", error) from error
 
 
 def require_namespace_unlisted(catalog: Catalog, levels: Identifier, error: Exception) -> None:
     """Return when a namespace that was listed is gone; all else as ``require_table_unlisted``."""
     with suppress(NoSuchNamespaceError):
-        if levels in {tuple(one) for one in catalog.list_namespaces(levels[:-1])}:
+        if levels in {tuple(entry) for entry in catalog.list_namespaces(levels[:-1])}:
             raise _hidden(catalog, f"the namespace {'.'.join(levels)}", error) from error
 
 
@@ -101,18 +101,18 @@ def iceberg_answers(catalog: Catalog) -> Iterator[None]:
     except ValidationError as error:
         if is_from_elsewhere(error):
             way_out = "check spec.catalog.uri and what is on the way to the server"
-            said = error.errors()[0]["msg"]
-            message = f"The catalog {catalog.name!r} answers what no catalog answers ({said}): {way_out}."
+            problem = error.errors()[0]["msg"]
+            message = f"The catalog {catalog.name!r} answers what no catalog answers ({problem}): {way_out}."
             raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
         raise
 
 
 def _is_proof(error: Exception, kinds: frozenset[str]) -> bool:
-    """Whether the server itself says so. What PyIceberg found out without an answer is no word of a server's."""
+    """Return whether the server itself says so. What PyIceberg found out without an answer is no word of a server's."""
     if find_response(error) is None:
         return isinstance(error, NoSuchTableError | NoSuchNamespaceError)
-    told = find_iceberg_error(error)
-    return told is not None and told.kind in kinds
+    answer = find_iceberg_error(error)
+    return answer is not None and answer.kind in kinds
 
 
 def _hidden(catalog: Catalog, what: str, error: Exception) -> DependencyUnavailable:
@@ -121,6 +121,6 @@ def _hidden(catalog: Catalog, what: str, error: Exception) -> DependencyUnavaila
     return DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, f"{message}{way_out}.")
 
 
-def _unproven(catalog: Catalog, what: str, said: str, way_out: str) -> DependencyUnavailable:
-    message = f"The catalog {catalog.name!r} answers 404 for {what} ({said}): {way_out}."
+def _unproven(catalog: Catalog, what: str, answer: str, way_out: str) -> DependencyUnavailable:
+    message = f"The catalog {catalog.name!r} answers 404 for {what} ({answer}): {way_out}."
     return DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message)

@@ -41,26 +41,26 @@ class TooMany:
 
 def all_tables(catalog: Catalog) -> Iterator[Identifier]:
     """The name of every table, once, in all namespaces and on all pages of their lists."""
-    namespaces = [tuple(one) for one in catalog.list_namespaces()]
+    namespaces = [tuple(levels) for levels in catalog.list_namespaces()]
     seen = set(namespaces)
     while namespaces:
         namespace = namespaces.pop()
         try:
-            found = {tuple(one) for one in catalog.list_tables(namespace)}
+            names = {tuple(name) for name in catalog.list_tables(namespace)}
         except NoSuchNamespaceError as error:
             require_namespace_unlisted(catalog, namespace, error)
             continue  # dropped a moment ago
-        yield from sorted(found)
+        yield from sorted(names)
         with suppress(NoSuchNamespaceError):  # dropped now, or namespaces of this catalog have one level
-            below = [tuple(one) for one in catalog.list_namespaces(namespace) if tuple(one) not in seen]
+            below = [tuple(levels) for levels in catalog.list_namespaces(namespace) if tuple(levels) not in seen]
             seen.update(below)
             namespaces += below
 
 
 def list_tables_up_to(catalog: Catalog, most: int) -> tuple[Identifier, ...] | TooMany:
     """The names of all tables, sorted, if there are at most ``most``."""
-    found = tuple(islice(all_tables(catalog), most + 1))
-    return TooMany(most) if len(found) > most else tuple(sorted(found))
+    names = tuple(islice(all_tables(catalog), most + 1))
+    return TooMany(most) if len(names) > most else tuple(sorted(names))
 
 
 def load_others(catalog: Catalog, but: Identifier, load: Callable[[Identifier], Table | None]) -> Iterator[Table]:
@@ -81,7 +81,7 @@ def load_others(catalog: Catalog, but: Identifier, load: Callable[[Identifier], 
                 if table.metadata_location not in given:
                     given.add(table.metadata_location)
                     yield table
-        known, twins = twins, frozenset(frozenset(found) for found in names.values() if len(found) > 1)
+        known, twins = twins, frozenset(frozenset(group) for group in names.values() if len(group) > 1)
         if twins == known and not is_one_gone:
             return
 
@@ -95,7 +95,7 @@ _Load = Callable[[Identifier], Table | None]
 
 
 def _each_other(catalog: Catalog, but: Identifier, load: _Load) -> Iterator[tuple[Identifier, Table | _Gone | None]]:
-    """What each name but one stands for, until a list names no other ones."""
+    """Yield the tables of all names but one, until a list names no others."""
     looked = {but}
     while names := [name for name in all_tables(catalog) if name not in looked]:
         looked.update(names)
@@ -104,8 +104,8 @@ def _each_other(catalog: Catalog, but: Identifier, load: _Load) -> Iterator[tupl
 
 def load_all(catalog: Catalog, names: Iterable[Identifier], load: _Load) -> Iterator[Table]:
     """Those of some tables that were listed which are still there."""
-    found = ahead(partial(_unless_gone, catalog, load), names)
-    yield from (table for table in found if table is not None and not isinstance(table, _Gone))
+    tables = ahead(partial(_unless_gone, catalog, load), names)
+    yield from (table for table in tables if table is not None and not isinstance(table, _Gone))
 
 
 def _unless_gone(catalog: Catalog, load: _Load, name: Identifier) -> Table | _Gone | None:
@@ -117,7 +117,7 @@ def _unless_gone(catalog: Catalog, load: _Load, name: Identifier) -> Table | _Go
 
 
 def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """What ``work`` makes of ``items``, in their order; at most AT_ONCE of them are begun before they are asked for."""
+    """Yield the results of ``work`` for ``items``, in their order; at most AT_ONCE of them are begun ahead."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         begun: deque[Future[Result]] = deque()
         try:
@@ -128,5 +128,5 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Res
             while begun:
                 yield begun.popleft().result()
         finally:
-            for one in begun:
-                one.cancel()
+            for future in begun:
+                future.cancel()

@@ -59,8 +59,8 @@ def watch_locks(engine: Engine, busy_seconds: float) -> None:
     def name_holder(context: ExceptionContext) -> OperationalError | None:
         if _LOCKED not in str(context.original_exception):
             return None
-        said = f"the SQLite file {file} was locked for more than {busy_seconds:.0f} s by {_holder(note, ours)}"
-        error = LockedError(f"{said}; nothing was changed: end that process, or let it go on")
+        problem = f"the SQLite file {file} was locked for more than {busy_seconds:.0f} s by {_holder(note, ours)}"
+        error = LockedError(f"{problem}; nothing was changed: end that process, or let it go on")
         return OperationalError(context.statement, None, error)
 
     event.listen(engine, "after_cursor_execute", hold)
@@ -87,9 +87,9 @@ def _holder(note: Path, ours: str) -> str:
 
 
 def _state(pid: int) -> str:
-    """What the kernel says of a process of this machine that is worth telling; ``gone`` if there is none."""
+    """Return the state of a process of this machine, if it is worth telling; ``gone`` if there is none."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return "gone"
-    return ", which is stopped" if told in ("T", "t") else ""
+    return ", which is stopped" if state in ("T", "t") else ""

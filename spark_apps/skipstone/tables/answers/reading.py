@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from requests import Response
 from sqlalchemy.exc import DBAPIError
 
-#: What pydantic calls text that is no JSON, and an object that does not say which of several kinds it is.
+#: What pydantic calls text that is not JSON, and an object that does not say which of several kinds it is.
 _NO_METADATA = frozenset({"json_invalid", "union_tag_not_found"})
 #: Longest text of a server that is quoted, in characters.
 _MOST_QUOTED = 500
@@ -35,61 +35,63 @@ class IcebergError:
 
 def find_response(error: BaseException) -> Response | None:
     """The answer of the server that ``error`` was made of; None when it was made on this side."""
-    found = getattr(error.__cause__, "response", None)
-    return found if isinstance(found, Response) else None
+    response = getattr(error.__cause__, "response", None)
+    return response if isinstance(response, Response) else None
 
 
 def find_iceberg_error(error: BaseException) -> IcebergError | None:
-    """What the catalog's server itself says; None when somebody on the way may have made the answer."""
+    """Return the error of the catalog's server itself; None when a proxy may have made the answer."""
     response = find_response(error)
-    told = _object(response).get("error") if response is not None else None
-    if response is None or not isinstance(told, dict):
+    body = _object(response).get("error") if response is not None else None
+    if response is None or not isinstance(body, dict):
         return None
-    kind, message, code = told.get("type"), told.get("message"), told.get("code")
+    kind, message, code = body.get("type"), body.get("message"), body.get("code")
     if not isinstance(kind, str) or not kind or code != response.status_code:
         return None
     return IcebergError(response.status_code, kind, message if isinstance(message, str) else "")
 
 
 def message_of(response: Response) -> str:
-    """What the server says in the shape of Amazon's gateways or of Iceberg, in one line; empty in any other shape."""
-    told = _object(response)
-    inner = told.get("error", told)
-    said = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
-    return _shortened(said) if isinstance(said, str) else ""
+    """Return the server's message in one line, in the form of Amazon's gateways or of Iceberg; else empty."""
+    body = _object(response)
+    inner = body.get("error", body)
+    message = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
+    return _shortened(message) if isinstance(message, str) else ""
 
 
 def is_from_elsewhere(error: ValidationError) -> bool:
-    """Whether an answer that PyIceberg cannot read is not a JSON object, or lacks what every answer of its kind has."""
-    told = error.errors(include_url=False, include_context=False, include_input=False)
-    return any(not one["loc"] or (one["type"] == "missing" and len(one["loc"]) == 1) for one in told)
+    """Return whether an unreadable answer is not a JSON object, or lacks what every answer of its kind has."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return any(
+        not problem["loc"] or (problem["type"] == "missing" and len(problem["loc"]) == 1) for problem in problems
+    )
 
 
 def find_validation(error: BaseException) -> ValidationError | None:
-    """What pydantic says of a value, which PyIceberg raises as it is or as the cause of an error of its own."""
-    found = error if isinstance(error, ValidationError) else error.__cause__
-    return found if isinstance(found, ValidationError) else None
+    """Return the error of pydantic, which PyIceberg raises as it is or as the cause of an error of its own."""
+    validation = error if isinstance(error, ValidationError) else error.__cause__
+    return validation if isinstance(validation, ValidationError) else None
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Whether what stands for a table's metadata is no JSON, or has no format version, which all of them have."""
-    found = find_validation(error)
-    return found is not None and any(one["type"] in _NO_METADATA for one in found.errors())
+    """Return whether the metadata file is not JSON, or lacks the format version, which all metadata has."""
+    validation = find_validation(error)
+    return validation is not None and any(problem["type"] in _NO_METADATA for problem in validation.errors())
 
 
 def first_line(error: BaseException) -> str:
-    """What ``error`` says; of a database's error what the database said, without the statement."""
-    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-    return _shortened(said) or type(error).__name__
+    """Return the message of ``error``; of a database's error the database's own, without the statement."""
+    text = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return _shortened(text) or type(error).__name__
 
 
 def _object(response: Response) -> Mapping[str, object]:
     """The body, empty when it is not a JSON object."""
     try:
-        told = response.json()
+        body = response.json()
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 def _shortened(text: str) -> str:

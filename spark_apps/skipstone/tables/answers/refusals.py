@@ -2,7 +2,7 @@
 
 A refusal says that the server did not do what it was asked: the status 4xx with an error in Iceberg's own form. By
 itself it proves nothing of a commit, which somebody on the way may have sent twice: a fresh look at the table has to
-agree. What may come from a proxy, and what says that the server gave up waiting, is no refusal.
+agree. What may come from a proxy, and what says that the server gave up waiting, is not a refusal.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplie
 
 def find_refusal(error: Exception) -> IcebergError | None:
     """The words of the catalog's server that refused a request; None when ``error`` may stand for something else."""
-    told = find_iceberg_error(error)
-    if told is None or not 400 <= told.status < 500:
+    refusal = find_iceberg_error(error)
+    if refusal is None or not 400 <= refusal.status < 500:
         return None
-    return None if told.status in _UNSURE_STATUSES or told.kind in _UNSURE_KINDS else told
+    return None if refusal.status in _UNSURE_STATUSES or refusal.kind in _UNSURE_KINDS else refusal
 
 
 def is_conflict(error: CommitFailedException) -> bool:
-    """Whether the catalog itself says that the table changed; the 409 of a proxy may stand for something else."""
+    """Return whether the catalog itself says that the table changed; the 409 of a proxy may mean something else."""
     return find_response(error) is None or find_iceberg_error(error) is not None
 
 
@@ -59,18 +59,18 @@ def refused_commit(error: Exception, table: Table, now_ms: int) -> Conflicted | 
 
     ``now_ms``: what this node's clock says. The reasons are CLOCK_SKEWED and CATALOG_UNAVAILABLE.
     """
-    told = find_refusal(error)
-    if told is None:
+    refusal = find_refusal(error)
+    if refusal is None:
         return None
     name = ".".join(table.name())
     catalog = f"The catalog {table.catalog.name!r}"
-    if _TIMES.search(told.message):
-        message = f"{catalog} refused the change of {name} for its time ({told.text}): {_clocks(table, now_ms)}."
+    if _TIMES.search(refusal.message):
+        message = f"{catalog} refused the change of {name} for its time ({refusal.text}): {_clocks(table, now_ms)}."
         return Conflicted(Reason.CLOCK_SKEWED, message)
     if isinstance(error, UnauthorizedError | ForbiddenError):
-        return Conflicted(Reason.CATALOG_UNAVAILABLE, f"{catalog} {_LOGIN}: {told.text}")
+        return Conflicted(Reason.CATALOG_UNAVAILABLE, f"{catalog} {_LOGIN}: {refusal.text}")
     message = (
-        f"{catalog} refused the change of {name}: {told.text}; correct what it names, or ask who runs the catalog."
+        f"{catalog} refused the change of {name}: {refusal.text}; correct what it names, or ask who runs the catalog."
     )
     return Conflicted(Reason.CATALOG_UNAVAILABLE, message)
 
@@ -86,33 +86,33 @@ def _clocks(table: Table, now_ms: int) -> str:
 
 def tell_trouble(error: Exception) -> tuple[Reason, str]:
     """Why a catalog did not do what it was asked, as a reason and what follows "The catalog 'name'"."""
-    if told := _refused_keys(error):
-        return Reason.CATALOG_UNAVAILABLE, told
-    said = first_line(error)
-    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said):
-        return Reason.CATALOG_UNAVAILABLE, f"{_LOGIN}: {said}"
+    if refused := _refused_keys(error):
+        return Reason.CATALOG_UNAVAILABLE, refused
+    answer = first_line(error)
+    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(answer):
+        return Reason.CATALOG_UNAVAILABLE, f"{_LOGIN}: {answer}"
     refusal = find_refusal(error)
     if refusal is None:
-        return Reason.CATALOG_UNAVAILABLE, f"did not answer: {said}"
+        return Reason.CATALOG_UNAVAILABLE, f"did not answer: {answer}"
     if _TIMES.search(refusal.message):
         way_out = "the clock of its server is behind the last change of the table; set the clocks right, and try again"
-        return Reason.CLOCK_SKEWED, f"refused a change for its time ({said}): {way_out}."
-    return Reason.CATALOG_UNAVAILABLE, f"refused a request: {said}"
+        return Reason.CLOCK_SKEWED, f"refused a change for its time ({answer}): {way_out}."
+    return Reason.CATALOG_UNAVAILABLE, f"refused a request: {answer}"
 
 
 def _refused_keys(error: Exception) -> str:
-    """What became of a signed request whose keys were refused, and what to do; empty for all else."""
+    """Return the fate of a signed request whose keys were refused, and the way out; empty for all else."""
     answer = find_response(error)
     if answer is None or not str(answer.request.headers.get("Authorization", "")).startswith("AWS4-"):
         return ""
-    said = message_of(answer) or first_line(error)
+    message = message_of(answer) or first_line(error)
     is_refused = isinstance(error, UnauthorizedError | ForbiddenError)
-    if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(said)):
+    if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(message)):
         return ""
-    what = f"refused the keys that signed a request: {said.rstrip('.')}"
-    if _CLOCKS_DIFFER.search(said):
+    what = f"refused the keys that signed a request: {message.rstrip('.')}"
+    if _CLOCKS_DIFFER.search(message):
         return f"{what}; set the clock of the node: it differs from that of the catalog."
-    if "expired" in said.lower():
+    if "expired" in message.lower():
         return f"{what}; renew the keys of {_OTHER_KEYS}."
     names = f"{signing.SERVICE} and {signing.REGION} of spec.{signing.PROPERTIES_FIELD}"
     return f"{what}; check the keys of {_OTHER_KEYS}, their permissions, and {names}."

@@ -24,7 +24,7 @@ Name = str | Identifier
 
 
 class AnsweredRestCatalog(HookedRestCatalog):
-    """Raises DependencyUnavailable (CATALOG_UNAVAILABLE) for a 404 that proves nothing, and for what is no answer.
+    """Raises DependencyUnavailable (CATALOG_UNAVAILABLE) for a 404 that proves nothing, and for what is not an answer.
 
     See ``absence``.
     """
@@ -32,8 +32,8 @@ class AnsweredRestCatalog(HookedRestCatalog):
     def load_table(self, identifier: Name) -> Table:
         """As PyIceberg's."""
         with self._absent_table(identifier):
-            found: Table = super().load_table(identifier)
-        return found
+            table: Table = super().load_table(identifier)
+        return table
 
     def drop_table(self, identifier: Name, purge_requested: bool = False) -> None:  # noqa: FBT001, FBT002 - PyIceberg's
         """As PyIceberg's."""
@@ -43,8 +43,8 @@ class AnsweredRestCatalog(HookedRestCatalog):
     def rename_table(self, from_identifier: Name, to_identifier: Name) -> Table:
         """As PyIceberg's."""
         with self._absent_table(from_identifier):
-            found: Table = super().rename_table(from_identifier, to_identifier)
-        return found
+            table: Table = super().rename_table(from_identifier, to_identifier)
+        return table
 
     def table_exists(self, identifier: Name) -> bool:
         """As PyIceberg's. It asks for an answer without a body, which proves no absence: then the table is loaded."""
@@ -67,34 +67,34 @@ class AnsweredRestCatalog(HookedRestCatalog):
     ) -> Table:
         """As PyIceberg's."""
         with self._absent_namespace(Catalog.identifier_to_tuple(identifier)[:-1]):
-            found: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
-        return found
+            table: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
+        return table
 
     def list_tables(self, namespace: Name) -> list[Identifier]:
         """As PyIceberg's: all pages."""
         with self._absent_namespace(namespace):
-            found: list[Identifier] = super().list_tables(namespace)
-        return found
+            names: list[Identifier] = super().list_tables(namespace)
+        return names
 
     def list_namespaces(self, namespace: Name = ()) -> list[Identifier]:
         """As PyIceberg's: all pages."""
         with self._absent_namespace(namespace):
-            found: list[Identifier] = super().list_namespaces(namespace)
-        return found
+            names: list[Identifier] = super().list_namespaces(namespace)
+        return names
 
     def load_namespace_properties(self, namespace: Name) -> Properties:
         """As PyIceberg's."""
         with self._absent_namespace(namespace):
-            found: Properties = super().load_namespace_properties(namespace)
-        return found
+            properties: Properties = super().load_namespace_properties(namespace)
+        return properties
 
     def update_namespace_properties(
         self, namespace: Name, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
         """As PyIceberg's."""
         with self._absent_namespace(namespace):
-            found: PropertiesUpdateSummary = super().update_namespace_properties(namespace, removals, updates)
-        return found
+            summary: PropertiesUpdateSummary = super().update_namespace_properties(namespace, removals, updates)
+        return summary
 
     def drop_namespace(self, namespace: Name) -> None:
         """As PyIceberg's."""

@@ -18,7 +18,7 @@ Guard = Callable[[Table, tuple[DataFile, ...]], str | None]
 
 
 class Ledger(Protocol):
-    """What else the table remembers of a change in the same commit."""
+    """Further memory of a change that the table keeps in the same commit."""
 
     def find_conflict(self, table: Table) -> Conflicted | None:
         """Why the head of ``table`` makes the change void, or None."""
@@ -67,7 +67,7 @@ class TableCommit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes no row."""
+        """Return whether it changes no row."""
         return not (self.added or self.removed or self.deletes)
 
     @property

@@ -87,13 +87,13 @@ def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | No
     table = load_table(catalog, ref)
     if not is_lossless(table) and isinstance(find_txn(table, txn), Absent):
         return Aborted(0)
-    found: list[TxnState] = []
-    outcome = swap_until_known(catalog, ref, lambda head: _prepare_abort(head, txn, used, found), used)
+    states: list[TxnState] = []
+    outcome = swap_until_known(catalog, ref, lambda head: _prepare_abort(head, txn, used, states), used)
     if isinstance(outcome, Committed):
         return Aborted(outcome.snapshot_id)
     if isinstance(outcome, Unknown):
         return None
-    state = found[-1] if found else find_txn(load_table(catalog, ref), txn)
+    state = states[-1] if states else find_txn(load_table(catalog, ref), txn)
     if not isinstance(state, Absent):
         return state
     if isinstance(outcome, Conflicted) and outcome.reason in PASSING_REFUSALS:
@@ -184,17 +184,17 @@ def _memory(table: Table, change: TableCommit, record: TxnRecord) -> Memory:
 
 
 def _properties(table: Table, change: TableCommit, record: TxnRecord) -> dict[str, str]:
-    found = dict(change.properties)
+    properties = dict(change.properties)
     if change.ledger:
-        found |= change.ledger.properties(table, record.snapshot_id)
-    return found
+        properties |= change.ledger.properties(table, record.snapshot_id)
+    return properties
 
 
-def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnState]) -> Outcome | StagedSwap:
-    """``found`` takes the state that needs no fence."""
+def _prepare_abort(table: Table, txn: str, ports: CommitPorts, states: list[TxnState]) -> Outcome | StagedSwap:
+    """Append to ``states`` the state that needs no fence."""
     state = find_txn(table, txn)
     if not isinstance(state, Absent):
-        found.append(state)
+        states.append(state)
         return Conflicted(Reason.ABORTED, "The transaction is already decided.")
     staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}), ports.now_ms())
     record = _stamped(TxnRecord(time_ms=0, is_aborted=True), table, staged)

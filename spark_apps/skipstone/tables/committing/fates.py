@@ -37,7 +37,7 @@ class SentSwap:
 
     @property
     def is_refused_for_good(self) -> bool:
-        """Whether no look at the table is needed to know that it did not land."""
+        """Return whether no look at the table is needed to know that it did not land."""
         return self.is_refused and self.is_final
 
 

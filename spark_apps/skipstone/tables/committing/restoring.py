@@ -92,8 +92,8 @@ def put_back(catalog: Catalog, ref: TableRef, lost: LostRef, ports: CommitPorts)
     """
     for attempt in range(ROUNDS):
         table = load_table(catalog, ref)
-        if found := table.metadata.refs.get(lost.name):
-            return found.snapshot_id
+        if current := table.metadata.refs.get(lost.name):
+            return current.snapshot_id
         try:
             catalog.commit_table(table, _requirements(table, lost), _updates(table, lost, ports.now_ms()))
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts

@@ -116,7 +116,7 @@ class CommitPorts:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What goes into one swap."""
+    """The parts of one swap."""
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
@@ -276,10 +276,10 @@ def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:
     if head is None or not removed:
         return frozenset()
     listed = read_manifests(head, table.io, table.metadata.format_version)
-    manifests = [one for one in listed if one.content == ManifestContent.DATA]
+    manifests = [manifest for manifest in listed if manifest.content == ManifestContent.DATA]
     decoded, _ = read_data_manifests(manifests, table.io)
     wanted = pa.array(sorted(removed), pa.string())
-    named = (pc.any(pc.is_in(one.entries.column("path"), wanted)).as_py() for one in decoded)
+    named = (pc.any(pc.is_in(manifest.entries.column("path"), wanted)).as_py() for manifest in decoded)
     return frozenset(manifest.manifest_path for manifest, is_one in zip(manifests, named, strict=True) if is_one)
 
 
@@ -330,7 +330,7 @@ class _Rounds:
 
     @property
     def is_open(self) -> bool:
-        """Whether something that was sent may be in the table, or may still arrive."""
+        """Return whether something that was sent may be in the table, or may still arrive."""
         return any(not swap.is_refused_for_good for swap, _ in self.sent)
 
     def run(self) -> Outcome:

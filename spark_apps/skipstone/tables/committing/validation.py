@@ -24,7 +24,7 @@ from skipstone.tables.records.histories import ancestors
 
 @dataclass(frozen=True)
 class Window:
-    """What happened between the plan and the head: the head's files and the snapshots in between."""
+    """The changes between the plan and the head: the head's files and the snapshots in between."""
 
     head: Table
     files: FileSet
@@ -85,7 +85,7 @@ def find_conflicts(
 
 
 def _window(table: Table, pinned: Pinned) -> Window | None:
-    """What happened since the plan; None when the head does not descend from what it was made on."""
+    """Return the changes since the plan; None when the head does not descend from the plan's snapshot."""
     files = read_file_set(table)
     between = _snapshots_since(table, pinned.snapshot_id, files)
     return None if between is None else Window(table, files, between)
@@ -96,7 +96,7 @@ def _rolled_back() -> Conflicted:
 
 
 def _began_lineage(table: Table, pinned: Pinned) -> bool:
-    """Whether the first commit since an upgrade to format version 3 came in between: planned rows have no ids yet."""
+    """Return whether the first commit after an upgrade to format 3 came in between: planned rows have no ids yet."""
     before = None if pinned.snapshot_id is None else table.snapshot_by_id(pinned.snapshot_id)
     head = table.current_snapshot()
     return bool(before and head and before.first_row_id is None and head.first_row_id is not None)
@@ -109,11 +109,11 @@ def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozen
     """
     if pinned is None:
         return frozenset(files.files["added_snapshot_id"].to_pylist())
-    found: set[int] = set()
+    ids: set[int] = set()
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == pinned:
-            return frozenset(found)
-        found.add(snapshot.snapshot_id)
+            return frozenset(ids)
+        ids.add(snapshot.snapshot_id)
     return None
 
 

@@ -120,19 +120,19 @@ def commit_parts(
     that is not known.
     """
     written = WrittenFiles(table)
-    found: RewriteOutcome | None = None
+    rewrite: RewriteOutcome | None = None
     try:
         parts = write(written)
         with site.stage():
-            found = _commit_rest(site, parts, change)
+            rewrite = _commit_rest(site, parts, change)
     except Exception:
-        if found is None:
+        if rewrite is None:
             written.discard()  # a commit raises errors only when nothing of it is in the table or may land
         raise
-    in_doubt = found.committed if isinstance(found.outcome, Committed | Unknown) else ()
+    in_doubt = rewrite.committed if isinstance(rewrite.outcome, Committed | Unknown) else ()
     kept = {file.file_path for part in in_doubt for file in part.added}
     discard_files(table, tuple(file for file in written.files if file.file_path not in kept))
-    return found
+    return rewrite
 
 
 def _commit_rest(
@@ -143,9 +143,9 @@ def _commit_rest(
     for _ in range(MAX_TRIES):
         planned = change(rest)
         void = _voided(site, rest, planned.pinned, keeps_age=planned.data_sequence is not None)
-        dropped += [part for part, said in zip(rest, void, strict=True) if said]
-        message = next((said.message for said in void if said), message)
-        rest = tuple(part for part, said in zip(rest, void, strict=True) if not said)
+        dropped += [part for part, conflict in zip(rest, void, strict=True) if conflict]
+        message = next((conflict.message for conflict in void if conflict), message)
+        rest = tuple(part for part, conflict in zip(rest, void, strict=True) if not conflict)
         if not rest:
             outcome = Conflicted(Reason.CONFLICTED, message)
             break
@@ -168,4 +168,4 @@ def _voided(
 def files_of(parts: Iterable[RewrittenPart]) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
     """All that the parts remove, and all that they add."""
     known = tuple(parts)
-    return tuple(one for part in known for one in part.removed), tuple(one for part in known for one in part.added)
+    return tuple(file for part in known for file in part.removed), tuple(file for part in known for file in part.added)

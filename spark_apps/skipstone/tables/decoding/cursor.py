@@ -163,8 +163,8 @@ class Cursor:
 
 
 def _unzigzag(raw: npt.NDArray[np.uint64]) -> Ints:
-    one = np.uint64(1)
-    return ((raw >> one) ^ -(raw & one)).view(np.int64)
+    bit = np.uint64(1)
+    return ((raw >> bit) ^ -(raw & bit)).view(np.int64)
 
 
 def _require(condition: object) -> None:

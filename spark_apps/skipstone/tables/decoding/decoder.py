@@ -77,7 +77,7 @@ def _decode(containers: Sequence[Container], manifests: Sequence[ManifestFile]) 
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the Avro schema of manifests says: the fields of an entry, and how a partition is read."""
+    """The layout in the Avro schema of manifests: the fields of an entry, and how a partition is read."""
 
     fields: Fields
     read_partition: Callable[[bytes], Partition]
@@ -126,9 +126,9 @@ def _read_columns(fields: Fields, containers: Sequence[Container]) -> dict[str, 
 def _anchors(payload: bytes, count: int) -> Ints:
     """Where the format of each record stands: as many places as there are records."""
     for spelling in _SPELLINGS:
-        found = np.fromiter((match.end() for match in spelling.finditer(payload)), np.int64)
-        if len(found) == count:
-            return found
+        places = np.fromiter((match.end() for match in spelling.finditer(payload)), np.int64)
+        if len(places) == count:
+            return places
     raise NotDecodable("the formats of the files are not found")
 
 
@@ -143,9 +143,9 @@ def _entries(
     columns["format"] = _formats(columns["format"])
     columns["path"] = columns["path"].cast(pa.string())
     columns["sort_order_id"] = columns["sort_order_id"].cast(pa.int32())
-    found = pa.RecordBatch.from_arrays([columns[name] for name in ENTRY_SCHEMA.names], ENTRY_SCHEMA.names)
+    entries = pa.RecordBatch.from_arrays([columns[name] for name in ENTRY_SCHEMA.names], ENTRY_SCHEMA.names)
     live = columns["status"].to_numpy() != ManifestEntryStatus.DELETED.value
-    return (found, which) if live.all() else (found.filter(pa.array(live)), which[live])
+    return (entries, which) if live.all() else (entries.filter(pa.array(live)), which[live])
 
 
 def _check_known(numbers: pa.Array, kinds: type[Enum]) -> None:
@@ -201,9 +201,9 @@ def _row_ids(columns: dict[str, pa.Array], manifests: Sequence[ManifestFile], wh
     return pc.if_else(pc.is_null(first), None, pc.coalesce(columns["first_row_id"], given))
 
 
-def _formats(found: pa.Array) -> pa.Array:
+def _formats(formats: pa.Array) -> pa.Array:
     """The formats as PyIceberg spells them; raises ValueError for one that it does not know."""
-    encoded = found.cast(pa.string()).dictionary_encode()
+    encoded = formats.cast(pa.string()).dictionary_encode()
     names = [FileFormat(name).value for name in encoded.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(encoded.indices)
 
@@ -224,9 +224,9 @@ def _partition_reader(schema: Any) -> Callable[[bytes], Partition]:
 
     def read(value: bytes) -> Partition:
         decoder = new_decoder(value)
-        found = reader.read(decoder)
+        record = reader.read(decoder)
         _require(decoder.tell() == len(value))
-        return canonical_partition(found[position] for position in range(len(found)))
+        return canonical_partition(record[position] for position in range(len(record)))
 
     return read
 

@@ -139,11 +139,11 @@ class DecodeFolder:
         """The decode of ``key``; None when there is none to rely on."""
         path = self._path(key)
         try:
-            found = unpack(key, _verified(path))
+            decoded = unpack(key, _verified(path))
             os.utime(path)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, pa.ArrowException):
             return None
-        return found
+        return decoded
 
     def save(self, key: ManifestKey, manifest: DataManifest) -> None:
         """Keep the decode of ``key``; whoever looks sees all of it or nothing. What cannot be written is not kept.
@@ -168,9 +168,9 @@ class DecodeFolder:
     def trim(self) -> None:
         """Remove the longest unused files, those left unfinished among them, until the rest fits the budget."""
         with suppress(OSError):
-            found = [(entry.stat(follow_symlinks=False), Path(entry.path)) for entry in os.scandir(self._folder)]
-            excess = sum(_counted(info.st_size) for info, _ in found) - self._budget
-            for info, path in sorted(found, key=lambda each: each[0].st_mtime_ns):
+            files = [(entry.stat(follow_symlinks=False), Path(entry.path)) for entry in os.scandir(self._folder)]
+            excess = sum(_counted(info.st_size) for info, _ in files) - self._budget
+            for info, path in sorted(files, key=lambda each: each[0].st_mtime_ns):
                 if excess <= 0:
                     break
                 path.unlink(missing_ok=True)

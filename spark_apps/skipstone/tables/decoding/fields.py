@@ -38,14 +38,14 @@ class Reading:
 
     def columns(self, fields: Fields) -> dict[str, pa.Array]:
         """Read ``fields``; those that are not known are passed over."""
-        found = {}
+        arrays = {}
         for field_id, kind in fields:
             if field_id in _KNOWN:
                 name, read = _KNOWN[field_id]
-                found[name] = read(self, kind)
+                arrays[name] = read(self, kind)
             else:
                 self.cursor.pass_over(kind)
-        return found
+        return arrays
 
     def longs(self, kind: AvroType) -> pa.Array:
         """An optional int or long as int64."""
@@ -103,8 +103,8 @@ class Reading:
         _expect_pairs(inner, Sized)
         turns = []
         for active, place in self.cursor.turns(rows):
-            keys, found = self.cursor.longs(active), self.cursor.spans(active)
-            turns.append(Turn(active, place, (keys, found.starts, found.ends)))
+            keys, values = self.cursor.longs(active), self.cursor.spans(active)
+            turns.append(Turn(active, place, (keys, values.starts, values.ends)))
         offsets, (keys, starts, ends) = _flatten(len(self.cursor), turns, 3)
         return map_column(offsets, keys, self._cut(Spans(starts, ends)))
 

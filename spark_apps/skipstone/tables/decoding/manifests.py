@@ -55,14 +55,14 @@ def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[
     Raises OSError when they cannot be read, and NotWholeError when they are not all there.
     """
     keys = [ManifestKey.of(manifest) for manifest in manifests]
-    found = _from_memory(keys)
-    counters = ManifestCounters(from_memory=len(found))
-    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in found}
+    by_key = _from_memory(keys)
+    counters = ManifestCounters(from_memory=len(by_key))
+    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in by_key}
     if missing:
         loaded, more = _load(missing, io)
         _remember(loaded)
-        found, counters = found | loaded, counters + more
-    return [found[key] for key in keys], counters
+        by_key, counters = by_key | loaded, counters + more
+    return [by_key[key] for key in keys], counters
 
 
 def decode_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> Iterator[DataManifest]:
@@ -93,17 +93,17 @@ def _load(
     missing: dict[ManifestKey, ManifestFile], io: FileIO
 ) -> tuple[dict[ManifestKey, DataManifest], ManifestCounters]:
     folder = open_folder()
-    found = {key: kept for key in missing if folder and (kept := folder.load(key))}
-    counters = ManifestCounters(from_disk=len(found))
-    for batch in _batches([manifest for key, manifest in missing.items() if key not in found]):
+    by_key = {key: kept for key in missing if folder and (kept := folder.load(key))}
+    counters = ManifestCounters(from_disk=len(by_key))
+    for batch in _batches([manifest for key, manifest in missing.items() if key not in by_key]):
         decoded, by_pyiceberg = _decode(batch, io)
         for manifest, entries in zip(batch, decoded, strict=True):
             key = ManifestKey.of(manifest)
             require_all(manifest, entries.entries.num_rows)
-            found[key] = _keep(key, entries, folder)
+            by_key[key] = _keep(key, entries, folder)
         size = sum(manifest.manifest_length for manifest in batch)
         counters += ManifestCounters(decoded=len(batch), by_pyiceberg=by_pyiceberg, bytes_read=size)
-    return found, counters
+    return by_key, counters
 
 
 def _batches(manifests: Sequence[ManifestFile], most: int = _BATCH_BYTES) -> Iterator[list[ManifestFile]]:
@@ -137,11 +137,11 @@ def _decode(batch: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifes
     decoded: dict[int, DataManifest] = {}
     for group in alike.values():
         decoded |= _decode_alike(group, batch)
-    found = [
+    entries = [
         decoded.get(number) or _to_arrow(live_entries(manifest, io), manifest.partition_spec_id)
         for number, manifest in enumerate(batch)
     ]
-    return found, len(batch) - len(decoded)
+    return entries, len(batch) - len(decoded)
 
 
 def _decode_alike(group: dict[int, Container], batch: Sequence[ManifestFile]) -> dict[int, DataManifest]:

@@ -46,7 +46,7 @@ _texts: ByteCache[str, KnownTexts] = ByteCache("texts of metadata", 16 * 1024 * 
 
 
 class DamagedMetadataError(ValidationError):
-    """What stands for a metadata file is no text, or was compressed and is not all there."""
+    """A metadata file is not text, or was compressed and is not all there."""
 
 
 def read_metadata(file: InputFile) -> TableMetadata:
@@ -59,8 +59,8 @@ def read_metadata(file: InputFile) -> TableMetadata:
         content = source.read()
 
     def parse() -> tuple[TableMetadata, int]:
-        told = _decompressed(file.location, content)
-        return completed(TableMetadataUtil.parse_raw(_text(file.location, told))), _size(told, told)
+        plain = _decompressed(file.location, content)
+        return completed(TableMetadataUtil.parse_raw(_text(file.location, plain))), _size(plain, plain)
 
     return copied(_parsed.get(content, parse, _form(file.location))[0])
 
@@ -76,33 +76,33 @@ def write_metadata(metadata: TableMetadata, base: TableMetadata | None, file: Ou
         return
     table = str(metadata.table_uuid)
     text = metadata_text(metadata, base, _texts.peek(table) or KnownTexts())
-    found, told = text.read(), text.text().encode()
-    content = Compressor.get_compressor(file.location).bytes_compressor()(told)
+    parsed, encoded = text.read(), text.text().encode()
+    content = Compressor.get_compressor(file.location).bytes_compressor()(encoded)
     with file.create() as stream:
         stream.write(content)
     _texts.put(table, text.known())
-    _parsed.put(content, (found, _size(told, text.rest.encode())), _form(file.location))
+    _parsed.put(content, (parsed, _size(encoded, text.rest.encode())), _form(file.location))
 
 
 @dataclass(frozen=True)
 class OldMetadata:
-    """What is asked of metadata that others have replaced: ``log``, the files before it, oldest first."""
+    """The needed parts of replaced metadata: ``log``, the files before it, oldest first."""
 
     log: tuple[str, ...]
     properties: Mapping[str, str]
 
 
 def read_old_metadata(file: InputFile) -> OldMetadata:
-    """What stands in ``file``, without its snapshots, which take the most time. Raises as ``read_metadata`` does."""
+    """Return the content of ``file`` without snapshots, which take the most time. Raises as ``read_metadata`` does."""
     try:
-        told = _Told.model_validate_json(_text(file.location, read_stored(file)))
+        head = _Head.model_validate_json(_text(file.location, read_stored(file)))
     except PydanticValidationError as error:
         raise DamagedMetadataError(f"{file.location} holds no metadata: {error}") from error
-    return OldMetadata(tuple(entry.metadata_file for entry in told.metadata_log), told.properties)
+    return OldMetadata(tuple(entry.metadata_file for entry in head.metadata_log), head.properties)
 
 
-class _Told(IcebergBaseModel):
-    """Some of what metadata says, read as PyIceberg reads it, and the least that all metadata says."""
+class _Head(IcebergBaseModel):
+    """The fields that all metadata has, and those that are read here, as PyIceberg reads them."""
 
     format_version: Literal[1, 2, 3] = Field(alias="format-version")
     location: str
@@ -111,8 +111,8 @@ class _Told(IcebergBaseModel):
 
     @field_validator("properties", mode="before")
     @classmethod
-    def _as_texts(cls, told: object) -> object:
-        return transform_dict_value_to_str(told) if isinstance(told, dict) else told
+    def _as_texts(cls, value: object) -> object:
+        return transform_dict_value_to_str(value) if isinstance(value, dict) else value
 
 
 def read_stored(file: InputFile) -> bytes:
@@ -132,18 +132,18 @@ def _decompressed(location: str, content: bytes) -> bytes:
         raise DamagedMetadataError(f"{location} cannot be decompressed: {error}") from error
 
 
-def _text(location: str, told: bytes) -> str:
+def _text(location: str, content: bytes) -> str:
     try:
-        return told.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
-        raise DamagedMetadataError(f"{location} is no text: {error}") from error
+        raise DamagedMetadataError(f"{location} is not text: {error}") from error
 
 
-def _size(told: bytes, schemas: bytes) -> int:
-    """About the bytes that metadata takes in memory which is parsed of ``told``; ``schemas``: the part with those."""
-    return len(told) * _EXPANSION + schemas.count(_OF_FIELD) * _FIELD_BYTES
+def _size(content: bytes, schemas: bytes) -> int:
+    """Return about the bytes of memory for metadata parsed from ``content``; ``schemas``: its part with schemas."""
+    return len(content) * _EXPANSION + schemas.count(_OF_FIELD) * _FIELD_BYTES
 
 
 def _form(location: str) -> str:
-    """What PyIceberg takes a file of this name for."""
+    """Return the form in which PyIceberg reads a file of this name."""
     return type(Compressor.get_compressor(location)).__name__

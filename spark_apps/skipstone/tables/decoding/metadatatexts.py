@@ -84,15 +84,15 @@ def metadata_text(metadata: TableMetadata, base: TableMetadata, known: KnownText
 
 def _entries(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel], known: _Entries) -> _Entries:
     """``parts`` as they are read, and their texts. Most commits add at the end and take away at the beginning."""
-    start = next((number for number, one in enumerate(known.parts) if parts and one is parts[0]), len(known.parts))
+    start = next((number for number, part in enumerate(known.parts) if parts and part is parts[0]), len(known.parts))
     run = known.parts[start : start + len(parts)]
     if all(map(operator.is_, run, parts)):
         more = _made(parts[len(run) :], base)
         return _Entries([*run, *more.parts], [*known.texts[start : start + len(run)], *more.texts])
-    texts = {id(one): text for one, text in zip(known.parts, known.texts, strict=True)}
-    made = iter(_pairs(_made([one for one in parts if id(one) not in texts], base)))
-    found = [(one, texts[id(one)]) if id(one) in texts else next(made) for one in parts]
-    return _Entries([part for part, _ in found], [text for _, text in found])
+    texts = {id(part): text for part, text in zip(known.parts, known.texts, strict=True)}
+    made = iter(_pairs(_made([part for part in parts if id(part) not in texts], base)))
+    pairs = [(part, texts[id(part)]) if id(part) in texts else next(made) for part in parts]
+    return _Entries([part for part, _ in pairs], [text for _, text in pairs])
 
 
 def _lasting(entries: _Entries) -> _Entries:
@@ -110,12 +110,12 @@ def _pairs(entries: _Entries) -> list[tuple[IcebergBaseModel, str]]:
 
 def _made(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel]) -> _Entries:
     """Those of ``base`` came of a file, and are read as they are when JSON can tell them."""
-    read = {id(one) for one in base} if parts else set()
-    texts = [one.model_dump_json() for one in parts]
+    read = {id(part) for part in base} if parts else set()
+    texts = [part.model_dump_json() for part in parts]
     return _Entries(
         [
-            one if id(one) in read and _comes_back(one) else _read(type(one), text)
-            for one, text in zip(parts, texts, strict=True)
+            part if id(part) in read and _comes_back(part) else _read(type(part), text)
+            for part, text in zip(parts, texts, strict=True)
         ],
         texts,
     )
@@ -129,7 +129,7 @@ def _read(kind: type[IcebergBaseModel], text: str) -> IcebergBaseModel:
 
 
 def _comes_back(part: IcebergBaseModel) -> bool:
-    """Whether JSON tells ``part`` as it is: it leaves out what is null, and the default counts instead.
+    """Return whether JSON tells ``part`` as it is: it leaves out what is null, and the default counts instead.
 
     What was read without such a field has the default, and the field is written from then on.
     """

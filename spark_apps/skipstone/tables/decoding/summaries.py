@@ -21,18 +21,22 @@ def without_bounds(manifests: Sequence[ManifestFile], io: FileIO) -> list[Manife
 
     Only manifests that may be such are read. Raises OSError, and NotWholeError, as reading them does.
     """
-    return [one for one in manifests if (fields := _without(one.partitions or ())) and _have_values(one, fields, io)]
+    return [
+        manifest
+        for manifest in manifests
+        if (fields := _without(manifest.partitions or ())) and _have_values(manifest, fields, io)
+    ]
 
 
 def _without(summaries: Iterable[PartitionFieldSummary]) -> dict[int, PartitionFieldSummary]:
     """The fields that lack a bound, by their place."""
     pairs = enumerate(summaries)
-    return {place: one for place, one in pairs if one.lower_bound is None or one.upper_bound is None}
+    return {place: summary for place, summary in pairs if summary.lower_bound is None or summary.upper_bound is None}
 
 
 def _have_values(manifest: ManifestFile, fields: dict[int, PartitionFieldSummary], io: FileIO) -> bool:
-    """Whether a file has a value in one of ``fields``. A list that tells of none besides nulls may be right."""
-    if any(not (one.contains_null or one.contains_nan) for one in fields.values()) and _has_files(manifest):
+    """Return whether a file has a value in one of ``fields``. A list that tells of none besides nulls may be right."""
+    if any(not (summary.contains_null or summary.contains_nan) for summary in fields.values()) and _has_files(manifest):
         return True
     return any(_is_value(partition[place]) for partition in _partitions(manifest, io) for place in fields)
 
@@ -47,6 +51,6 @@ def _is_value(value: object) -> bool:
 
 def _partitions(manifest: ManifestFile, io: FileIO) -> Iterable[Partition]:
     if manifest.content == ManifestContent.DATA:
-        (found,), _ = read_data_manifests([manifest], io)
-        return found.partitions
+        (decoded,), _ = read_data_manifests([manifest], io)
+        return decoded.partitions
     return {partition_tuple(entry.data_file) for entry in live_entries(manifest, io)}

@@ -29,7 +29,7 @@ _bodies: WeakKeyDictionary[FileSet, dict[int, str]] = WeakKeyDictionary()
 
 
 def bodies_of(files: FileSet) -> dict[int, str]:
-    """What is known of the texts of delete files of ``files``."""
+    """Return the known texts of delete files of ``files``."""
     return _bodies.setdefault(files, {})
 
 
@@ -60,7 +60,7 @@ class NumberedDeletes:
 
 def _body(file: DataFile) -> str:
     """A delete file up to its partition."""
-    found = {
+    members = {
         "spec-id": file.spec_id,
         "content": _CONTENT[int(file.content)],
         "file-path": file.file_path,
@@ -75,5 +75,5 @@ def _body(file: DataFile) -> str:
         "content-offset": optional_value(file, CONTENT_OFFSET),
         "content-size-in-bytes": optional_value(file, CONTENT_SIZE),
     }
-    text = json.dumps({name: value for name, value in found.items() if value is not None}, ensure_ascii=False)
+    text = json.dumps({name: value for name, value in members.items() if value is not None}, ensure_ascii=False)
     return text[:-1]

@@ -87,7 +87,7 @@ def _members(
 
 
 class _Described:
-    """What all tasks of an answer have in common."""
+    """The common parts of all tasks of an answer."""
 
     def __init__(
         self, files: FileSet, texts: Mapping[int, PartitionTexts], residual: str, with_bounds: Sequence[int]
@@ -145,8 +145,8 @@ class _Heads:
     def of(self, ordinals: Ordinals) -> pa.Array:
         """The text of each file."""
         used, which = np.unique(self._numbers[ordinals], return_inverse=True)
-        found = [self._head(*self._partitions[number]) for number in used]
-        return pa.array(found, TEXT).take(pa.array(which))
+        heads = [self._head(*self._partitions[number]) for number in used]
+        return pa.array(heads, TEXT).take(pa.array(which))
 
     def _head(self, spec_id: int, partition: tuple[object, ...]) -> str:
         values = self.texts[spec_id].of(partition)

@@ -57,15 +57,15 @@ def quoted_hex(values: pa.Array) -> pa.Array:
     offsets = np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1]
     raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
     digits = [None, pa.py_buffer(2 * (offsets - offsets[0])), pa.py_buffer(_HEX[raw])]
-    found = joined('"', pa.Array.from_buffers(TEXT, len(values), digits), '"')
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, TEXT)) if values.null_count else found
+    texts = joined('"', pa.Array.from_buffers(TEXT, len(values), digits), '"')
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, TEXT)) if values.null_count else texts
 
 
 def number_lists(values: pa.Array) -> pa.Array:
     """Lists of integers as JSON."""
     ends = values.offsets.to_numpy().astype(np.int64)
-    found = _lists(ends - ends[0], numbers(values.values.slice(ends[0], ends[-1] - ends[0])))
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, TEXT)) if values.null_count else found
+    lists = _lists(ends - ends[0], numbers(values.values.slice(ends[0], ends[-1] - ends[0])))
+    return pc.if_else(values.is_valid(), lists, pa.scalar(None, TEXT)) if values.null_count else lists
 
 
 def maps(column: pa.Array, keys: npt.NDArray[np.int32]) -> pa.Array:
@@ -79,10 +79,10 @@ def maps(column: pa.Array, keys: npt.NDArray[np.int32]) -> pa.Array:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(has)])[ends - ends[0]]
     items = column.items.take(rows)
     values = numbers(items) if pa.types.is_integer(items.type) else quoted_hex(items)
-    found = joined(
+    texts = joined(
         '{"keys":', _lists(offsets, numbers(column.keys.take(rows))), ',"values":', _lists(offsets, values), "}"
     )
-    return pc.if_else(pa.array(np.diff(offsets) > 0), found, pa.scalar(None, TEXT))
+    return pc.if_else(pa.array(np.diff(offsets) > 0), texts, pa.scalar(None, TEXT))
 
 
 def concatenated(rows: pa.Array) -> bytes:

@@ -22,7 +22,7 @@ def long_chunks(source: Any, file: Any, group: int, columns: Collection[str], nb
 
     ``source``: the open file that ``file``, Arrow's reader, reads. Raises OSError.
     """
-    found = {}
+    chunks = {}
     metadata = file.metadata.row_group(group)
     paths = Counter(file.schema.column(number).path for number in range(len(file.schema)))
     for number in range(metadata.num_columns):
@@ -42,12 +42,12 @@ def long_chunks(source: Any, file: Any, group: int, columns: Collection[str], nb
             is_nullable=bool(leaf.max_definition_level),
         )
         if is_long(source, described, nbytes):
-            found[name] = described
-    return found
+            chunks[name] = described
+    return chunks
 
 
 def _is_flat(leaf: Any) -> bool:
-    """Whether a column of values of any length is neither in a struct nor in a list."""
+    """Return whether a column of values of any length is neither in a struct nor in a list."""
     return leaf.physical_type == "BYTE_ARRAY" and not leaf.max_repetition_level and leaf.max_definition_level <= 1
 
 
@@ -92,9 +92,9 @@ def joined(
 
 def _following(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
     """The next of ``batches``. Raises pa.ArrowInvalid when there is none."""
-    if (found := next(batches, None)) is None:
+    if (batch := next(batches, None)) is None:
         raise pa.ArrowInvalid("a column has more values than the others")
-    return found
+    return batch
 
 
 def _values(source: Any, chunk: LongChunk, nbytes: int) -> Iterator[pa.BinaryArray]:
@@ -124,9 +124,9 @@ class _Pieces:
         """The next ``rows``, which are at hand."""
         if self._held is None:
             raise ValueError("no rows are at hand")
-        found = self._held.slice(0, rows)
+        values = self._held.slice(0, rows)
         self._held = self._held.slice(rows) if rows < len(self._held) else None
-        return found
+        return values
 
     def end(self) -> None:
         """Raise pa.ArrowInvalid unless all values are taken: the last page is verified when it is read to its end."""

@@ -73,8 +73,8 @@ class _Page:
     @property
     def details(self) -> Struct:
         """What the header says of pages of that type."""
-        found: Struct = self.header[_DETAILS[self.kind]]
-        return found
+        details: Struct = self.header[_DETAILS[self.kind]]
+        return details
 
     @property
     def end(self) -> int:
@@ -151,7 +151,7 @@ def _read_page(source: Any, at: int, end: int) -> _Page:
 
 
 def _is_known(page: _Page) -> bool:
-    """Whether the page holds nothing that is not understood here."""
+    """Return whether the page holds nothing that is not understood here."""
     if page.kind == _INDEX:
         return True
     details = page.details
@@ -203,14 +203,14 @@ class _Stored:
         """At most ``length`` bytes, or all. Raises ValueError at the end if they are not those that were written."""
         left = self._end - self._at
         self._source.seek(self._at)
-        found = bytes(self._source.read(left if length < 0 else min(length, left)))
-        if left and length and not found:
+        content = bytes(self._source.read(left if length < 0 else min(length, left)))
+        if left and length and not content:
             raise ValueError("the file ends within a page")
-        self._at += len(found)
-        self._found = zlib.crc32(found, self._found)
+        self._at += len(content)
+        self._found = zlib.crc32(content, self._found)
         if self._at == self._end and self._checksum not in (None, self._found):
             raise ValueError("CRC checksum of a page is not that of its header")
-        return found
+        return content
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Not possible; Arrow asks whether it is."""
@@ -266,8 +266,8 @@ class _Joined:
             first, self._first = self._first, b""
             return first + bytes(self._rest.read())
         if self._first:
-            found, self._first = self._first[:length], self._first[length:]
-            return found
+            content, self._first = self._first[:length], self._first[length:]
+            return content
         return bytes(self._rest.read(length))
 
 
@@ -289,10 +289,10 @@ def _page_values(
     if details[4 if is_second else 2] in _CODES:
         if dictionary is None:
             raise ValueError("a page refers to a dictionary that its column lacks")
-        found = dictionary.values(_codes(body.rest(), present))
+        values = dictionary.values(_codes(body.rest(), present))
     else:
-        found = _values(body, present)
-    yield from _arrays(found, valid, nbytes)
+        values = _values(body, present)
+    yield from _arrays(values, valid, nbytes)
     if present:
         body.end()
 
@@ -328,7 +328,7 @@ class _Dictionary:
 
 def _numbers(packed: bytes, width: int, count: int) -> Ints:
     """``count`` numbers of ``width`` bits in runs and in packs of eight. Raises one of MALFORMED."""
-    found, left, at = [np.empty(0, np.int64)], count, 0
+    parts, left, at = [np.empty(0, np.int64)], count, 0
     while left > 0:
         head, at = _varint(packed, at)
         size = width * (head >> 1) if head & 1 else -(-width // 8)
@@ -341,9 +341,9 @@ def _numbers(packed: bytes, width: int, count: int) -> Ints:
             numbers = np.full(min(repeats, left), int.from_bytes(run, "little"), np.int64)
         if not len(numbers):
             raise ValueError("a page has fewer values than its header says")
-        found.append(numbers[:left])
+        parts.append(numbers[:left])
         left -= len(numbers)
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _unpacked(run: bytes, width: int) -> Ints:
@@ -354,13 +354,13 @@ def _unpacked(run: bytes, width: int) -> Ints:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = data[at]
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         at, shift = at + 1, shift + 7
         if byte < 128:
-            return found, at
+            return number, at
 
 
 def _arrays(values: Iterator[bytes], valid: npt.NDArray[np.bool_], nbytes: int) -> Iterator[pa.BinaryArray]:

@@ -50,7 +50,7 @@ class PagedChunk:
 
     @property
     def varies(self) -> bool:
-        """Whether some rows may take more than others."""
+        """Return whether some rows may take more than others."""
         return self.width is None or self.is_nested
 
     @property
@@ -172,14 +172,14 @@ class _Walk:
         if header[1] not in _DETAILS:
             return 0.0, 0.0
         field, encoding = _DETAILS[header[1]]
-        told = header[field]
-        values, rows = told[1], told[1]
+        details = header[field]
+        values, rows = details[1], details[1]
         if chunk.is_nested:
-            rows = told[3] if header[1] == _DATA_V2 else values * chunk.rows / max(chunk.values, 1)
+            rows = details[3] if header[1] == _DATA_V2 else values * chunk.rows / max(chunk.values, 1)
         if min(values, rows, header[2]) < 0:
             raise ValueError("a page has fewer than no values")
         nbytes = header[2] if chunk.width is None else values * chunk.width
-        return rows, max(nbytes, values * chunk.repeated) if told[encoding] in _DICTIONARY else nbytes
+        return rows, max(nbytes, values * chunk.repeated) if details[encoding] in _DICTIONARY else nbytes
 
     def _header(self) -> Struct:
         """The header of the next page, which is passed. Raises one of _UNREADABLE, and OSError."""
@@ -219,5 +219,5 @@ def opened(source: Any) -> Iterator[Any]:
     if not isinstance(source, str):
         yield source
         return
-    with open(source, "rb", buffering=0) as found:  # noqa: PTH123 - Path.open is the same
-        yield found
+    with open(source, "rb", buffering=0) as file:  # noqa: PTH123 - Path.open is the same
+        yield file

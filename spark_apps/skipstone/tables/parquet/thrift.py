@@ -32,20 +32,20 @@ class CompactReader:
 
     def struct(self) -> Struct:
         """The struct that comes next. Raises IndexError or ValueError when it is none."""
-        found, self._at = _struct(self._data, self._at)
-        return found
+        value, self._at = _struct(self._data, self._at)
+        return value
 
     def fields(self) -> dict[int, tuple[int, bytes]]:
         """The struct that comes next: type and encoded value by field number. Raises as ``struct`` does."""
-        found, data, at, number = {}, self._data, self._at, 0
+        fields, data, at, number = {}, self._data, self._at, 0
         while head := data[at]:
             number, kind, at = _field(data, at, number, head)
             begin = at
             if kind not in (_TRUE, _FALSE):
                 _, at = _value(data, at, kind)
-            found[number] = (kind, data[begin:at])
+            fields[number] = (kind, data[begin:at])
         self._at = at + 1
-        return found
+        return fields
 
 
 # A footer has thousands of values: functions that take and give places are several times as fast as methods that keep
@@ -53,7 +53,7 @@ class CompactReader:
 
 
 def _struct(data: bytes, at: int) -> tuple[Struct, int]:
-    found, begin, number = Struct(), at, 0
+    struct, begin, number = Struct(), at, 0
     while head := data[at]:
         if head > _LONG_STEP:
             number, kind, at = number + (head >> 4), head & 15, at + 1
@@ -64,33 +64,33 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
             at += 1
             if raw > 127:
                 raw, at = _varint_from(data, at, raw)
-            found[number] = (raw >> 1) ^ -(raw & 1)
+            struct[number] = (raw >> 1) ^ -(raw & 1)
         elif kind == _STRUCT:
-            found[number], at = _struct(data, at)
+            struct[number], at = _struct(data, at)
         elif kind in (_TRUE, _FALSE):
-            found[number] = kind == _TRUE
+            struct[number] = kind == _TRUE
         else:
-            found[number], at = _value(data, at, kind)
-    found.raw = data[begin : at + 1]
-    return found, at + 1
+            struct[number], at = _value(data, at, kind)
+    struct.raw = data[begin : at + 1]
+    return struct, at + 1
 
 
 def _field(data: bytes, at: int, number: int, head: int) -> tuple[int, int, int]:
     """Number and type of the field with that ``head``, which follows the field ``number``, and where its value is."""
     if head > _LONG_STEP:
         return number + (head >> 4), head & 15, at + 1
-    told, at = _integer(data, at + 1)
-    return told, head & 15, at
+    own_number, at = _integer(data, at + 1)
+    return own_number, head & 15, at
 
 
 def _varint_from(data: bytes, at: int, first: int) -> tuple[int, int]:
     """A number whose ``first`` byte says that others follow."""
-    found, shift = first & 127, 7
+    value, shift = first & 127, 7
     while (byte := data[at]) > 127:
-        found |= (byte & 127) << shift
+        value |= (byte & 127) << shift
         shift += 7
         at += 1
-    return found | byte << shift, at + 1
+    return value | byte << shift, at + 1
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:
@@ -99,8 +99,8 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
-    found, at = _unsigned(data, at)
-    return (found >> 1) ^ -(found & 1), at
+    value, at = _unsigned(data, at)
+    return (value >> 1) ^ -(value & 1), at
 
 
 def _bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
@@ -139,22 +139,22 @@ def _list(data: bytes, at: int) -> tuple[list[Any], int]:
     count, kind, at = head >> 4, head & 15, at + 1
     if count == _LONG_LIST:
         count, at = _unsigned(data, at)
-    found = []
+    values = []
     for _ in range(count):
         value, at = _value(data, at, kind)
-        found.append(value)
-    return found, at
+        values.append(value)
+    return values, at
 
 
 def _map(data: bytes, at: int) -> tuple[list[tuple[Any, Any]], int]:
     count, at = _unsigned(data, at)
     kinds, at = (data[at], at + 1) if count else (0, at)
-    found = []
+    pairs = []
     for _ in range(count):
         key, at = _value(data, at, kinds >> 4)
         value, at = _value(data, at, kinds & 15)
-        found.append((key, value))
-    return found, at
+        pairs.append((key, value))
+    return pairs, at
 
 
 class Raw(bytes):
@@ -176,7 +176,7 @@ def encode_struct(fields: Mapping[int, int | bytes | Raw | list[Any]]) -> Raw:
 
 def with_fields(raw: bytes, values: Mapping[int, int | bytes | Raw | list[Any] | None]) -> Raw:
     """The encoded struct ``raw`` with other ``values`` in some fields, without those that are None."""
-    fields = {number: _Field(*one) for number, one in CompactReader(raw).fields().items()}
+    fields = {number: _Field(*encoded) for number, encoded in CompactReader(raw).fields().items()}
     for number, value in values.items():
         fields.pop(number, None)
         if value is not None:
@@ -186,12 +186,12 @@ def with_fields(raw: bytes, values: Mapping[int, int | bytes | Raw | list[Any] |
 
 def with_integers(raw: Raw, last: int, values: Mapping[int, int]) -> Raw:
     """The encoded struct ``raw``, whose last field is ``last``, with more fields of integers (i64), ascending."""
-    found = bytearray(raw[:-1])
+    encoded = bytearray(raw[:-1])
     for number, value in values.items():
-        found.append((number - last) << 4 | _I64)
-        found += _varint(value << 1 ^ value >> 63)
+        encoded.append((number - last) << 4 | _I64)
+        encoded += _varint(value << 1 ^ value >> 63)
         last = number
-    return Raw(found + b"\0")
+    return Raw(encoded + b"\0")
 
 
 class _Field(NamedTuple):
@@ -202,15 +202,15 @@ class _Field(NamedTuple):
 
 
 def _assembled(fields: Mapping[int, _Field]) -> Raw:
-    found, last = bytearray(), 0
+    encoded, last = bytearray(), 0
     for number, (kind, value) in sorted(fields.items()):
         if number - last > _LONG_STEP:
-            found += bytes([kind]) + _varint(number << 1)
+            encoded += bytes([kind]) + _varint(number << 1)
         else:
-            found.append((number - last) << 4 | kind)
-        found += value
+            encoded.append((number - last) << 4 | kind)
+        encoded += value
         last = number
-    return Raw(found + b"\0")
+    return Raw(encoded + b"\0")
 
 
 def _kind(value: object) -> int:
@@ -244,8 +244,8 @@ def _encoded(value: Any) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])

@@ -19,14 +19,14 @@ def unpacked(batch: pa.RecordBatch, nbytes: int, columns: Collection[str] | None
     ``columns``: those that are looked at; None: all.
     """
     names = [name for name in batch.schema.names if columns is None or name in columns]
-    found = {name: batch[name] for name in names if is_of_texts(batch[name].type)}
-    if not found or not batch.num_rows:
+    texts = {name: batch[name] for name in names if is_of_texts(batch[name].type)}
+    if not texts or not batch.num_rows:
         yield batch
         return
-    others = sum(batch[name].nbytes for name in batch.schema.names if name not in found)
-    sizes = sum((_lengths(column) for column in found.values()), np.full(batch.num_rows, others / batch.num_rows))
+    others = sum(batch[name].nbytes for name in batch.schema.names if name not in texts)
+    sizes = sum((_lengths(column) for column in texts.values()), np.full(batch.num_rows, others / batch.num_rows))
     for start, stop in cuts(sizes, nbytes):
-        yield _as_texts(batch.slice(start, stop - start), found)
+        yield _as_texts(batch.slice(start, stop - start), texts)
 
 
 def cuts(sizes: npt.NDArray[np.float64], nbytes: int) -> Iterator[tuple[int, int]]:
@@ -54,6 +54,6 @@ def _as_texts(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
 
 
 def is_of_texts(kind: pa.DataType) -> bool:
-    """Whether values are in a dictionary of texts or bytes."""
+    """Return whether values are in a dictionary of texts or bytes."""
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return pa.types.is_dictionary(kind) and any(is_one(kind.value_type) for is_one in texts)

@@ -1,4 +1,4 @@
-"""The records of transactions that are no table properties any more: small immutable files under ``.skipstone/txns``.
+"""The records of transactions that are not table properties any more: small immutable files under ``.skipstone/txns``.
 
 Used by the memory of transactions (``txns``) and by the state of a table. A table property, set in the same commit as
 the data, lists the files (core ``archives``). Beside the tables and never under one, as the ledger's records are.

@@ -69,7 +69,7 @@ class HoldsMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldTable:
-    """What a table remembered of held rows when a merge was planned. ``keys``: by which names the merge knows rows."""
+    """A table's memory of held rows when a merge was planned. ``keys``: by which names the merge knows rows."""
 
     memory: HoldsMemory
     keys: str

@@ -43,13 +43,13 @@ def ancestors(table: Table, snapshot: Snapshot | None = None) -> Iterator[Snapsh
 
 def _by_id(table: Table) -> Mapping[int, Snapshot]:
     """The retained snapshots; PyIceberg looks through all of them for each that is asked for."""
-    return {one.snapshot_id: one for one in table.metadata.snapshots}
+    return {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
 
 
 def was_rolled_back(
     table: Table, snapshot_id: int, sequence_number: int, records: Mapping[str, TxnRecord] | None = None
 ) -> bool:
-    """Whether a snapshot that was committed to main is no longer an ancestor of its head.
+    """Return whether a snapshot that was committed to main is no longer an ancestor of its head.
 
     Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
     retained is newer. Then the chain was cut, for which not every engine leaves a sign: what lies behind the cut counts
@@ -69,7 +69,7 @@ def was_rolled_back(
 
 
 def was_picked(table: Table, snapshot_id: int) -> bool:
-    """Whether retained ancestors of the head tell that they applied a snapshot again, itself or a pick of it."""
+    """Return whether retained ancestors of the head tell that they applied a snapshot again, itself or a pick of it."""
     retained = _by_id(table)
     return any(snapshot_id in _sources(retained, snapshot) for snapshot in ancestors(table))
 
@@ -88,21 +88,21 @@ class History:
 
     def standing(self, record: TxnRecord) -> Standing:
         """How the commit of ``record`` stands. Raises OSError when manifests have to be read and cannot be."""
-        told = self._told(record)
-        if told is not Standing.UNREPORTED:
-            return told
+        standing = self._by_metadata(record)
+        if standing is not Standing.UNREPORTED:
+            return standing
         is_there = record.is_empty or record.snapshot_id in self._snapshots_with_files
         return Standing.APPLIED if is_there else Standing.UNREPORTED
 
     def properties(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """What the next commit on this head sets and removes, so that later ones can tell after expiry too."""
+        """Return the properties that the next commit sets and removes, so that later ones can tell after expiry too."""
         lineage = Lineage(self._table.metadata.next_sequence_number(), self._corrected.spans)
         if lineage.spans:
             return {LINEAGE_PROPERTY: encode_lineage(lineage)}, ()
         return {}, (LINEAGE_PROPERTY,) if LINEAGE_PROPERTY in self._table.properties else ()
 
     def remembered(self) -> dict[str, str]:
-        """What a commit sets that removes snapshots of this head, so that all stands as it does while they are there.
+        """Return the properties that keep all standings as they are when a commit removes snapshots of this head.
 
         Nothing when no transaction of ours is known.
         """
@@ -117,8 +117,8 @@ class History:
         snapshot = self._retained.get(record.snapshot_id)
         return record.sequence_number or (snapshot.sequence_number if snapshot else 0) or 0
 
-    def _told(self, record: TxnRecord) -> Standing:
-        """How it stands as far as metadata tells."""
+    def _by_metadata(self, record: TxnRecord) -> Standing:
+        """Return how a commit stands as far as the metadata shows it."""
         if record.snapshot_id in self._ids or record.snapshot_id in self._picked:
             return Standing.APPLIED
         number = self.sequence_number(record)
@@ -133,15 +133,17 @@ class History:
         What a cherry-pick applied again is in doubt as soon as the picking snapshot expires.
         """
         judged = [record for record in self._records.values() if self.sequence_number(record)]
-        told = {
-            self.sequence_number(record): self._told(record)
+        standings = {
+            self.sequence_number(record): self._by_metadata(record)
             for record in judged
             if self.lineage.standing(self.sequence_number(record)) is Standing.UNREPORTED
         }
         picked = {self.sequence_number(r): Standing.UNREPORTED for r in judged if r.snapshot_id in self._picked}
         picked |= dict.fromkeys(self._picked_numbers(), Standing.UNREPORTED)
-        picked |= {self.sequence_number(r): Standing.UNREPORTED for r in judged if self._told(r) is Standing.UNREPORTED}
-        return plan_corrections(self.lineage, told | picked)
+        picked |= {
+            self.sequence_number(r): Standing.UNREPORTED for r in judged if self._by_metadata(r) is Standing.UNREPORTED
+        }
+        return plan_corrections(self.lineage, standings | picked)
 
     def _picked_numbers(self) -> Iterator[int]:
         for snapshot_id in self._picked:
@@ -167,8 +169,8 @@ class History:
             return Lineage()
         known = self._known(newest[0])
         snapshot = self._retained.get(newest[1] if known.seen_from is None else known.seen_from)
-        chain = [_link(one) for one in self._chain]
-        known_chain = [_link(one) for one in ancestors(self._table, snapshot)] if snapshot else []
+        chain = [_link(ancestor) for ancestor in self._chain]
+        known_chain = [_link(ancestor) for ancestor in ancestors(self._table, snapshot)] if snapshot else []
         lineage = plan_lineage(known, chain, known_chain)
         if chain and lineage.standing(newest[0]) is Standing.UNREPORTED:
             lineage = plan_lineage(known, chain, known_chain, frozenset(self._alive()))
@@ -176,13 +178,13 @@ class History:
 
     def _newest(self) -> tuple[int, int] | None:
         """Sequence number and snapshot id of our newest commit."""
-        found = [(self.sequence_number(record), record.snapshot_id) for record in self._records.values()]
-        found += [(s.sequence_number or 0, s.snapshot_id) for s in self._table.metadata.snapshots if _is_ours(s)]
-        newest = max(found, default=(0, 0))
+        commits = [(self.sequence_number(record), record.snapshot_id) for record in self._records.values()]
+        commits += [(s.sequence_number or 0, s.snapshot_id) for s in self._table.metadata.snapshots if _is_ours(s)]
+        newest = max(commits, default=(0, 0))
         return newest if newest[0] else None
 
     def _known(self, at: int) -> Lineage:
-        """What our newest commit knew of those before it."""
+        """Return the lineage that our newest commit remembered."""
         text = self._table.properties.get(LINEAGE_PROPERTY)
         if text is not None:
             return replace(decode_lineage(text), at=at)
@@ -212,13 +214,13 @@ def _is_ours(snapshot: Snapshot) -> bool:
 
 
 def _sources(retained: Mapping[int, Snapshot], snapshot: Snapshot) -> tuple[int, ...]:
-    """What ``snapshot`` was picked from, what that was picked from, and so on as far as they are retained."""
-    found: list[int] = []
+    """Return the snapshots that ``snapshot`` was picked from, one after the other, as far as they are retained."""
+    ids: list[int] = []
     picking: Snapshot | None = snapshot
     while picking is not None:
-        said = summary_of(picking).get(_PICKED_FROM)
-        if said is None or not said.isdecimal() or int(said) in found:
+        picked = summary_of(picking).get(_PICKED_FROM)
+        if picked is None or not picked.isdecimal() or int(picked) in ids:
             break
-        found.append(int(said))
-        picking = retained.get(found[-1])
-    return tuple(found)
+        ids.append(int(picked))
+        picking = retained.get(ids[-1])
+    return tuple(ids)

@@ -100,7 +100,7 @@ class ConsumedFiles:
             head = record.previous
 
     def was_replayed(self, table: Table, start: str) -> bool:
-        """Whether the replay from ``start`` on was the last, and is in the history of main."""
+        """Return whether the replay from ``start`` on was the last, and is in the history of main."""
         try:
             last = decode_replay(table.properties.get(replayed_property(self.consumer)))
         except ContractViolation as error:
@@ -172,7 +172,7 @@ class Consumption:
     ends_replay: bool = False
 
     def find_conflict(self, table: Table) -> Conflicted | None:
-        """Whether another job of this consumer took one of our files, or any after these that come again.
+        """Return a conflict if another job of this consumer took one of our files, or any after these that come again.
 
         Raises DependencyUnavailable.
         """

@@ -36,7 +36,7 @@ from skipstone.tables.records.histories import History
 
 
 def find_txn(table: Table, txn: str) -> TxnState:
-    """What ``table`` (freshly loaded) knows of ``txn``.
+    """Return the state of ``txn`` in ``table`` (freshly loaded).
 
     Raises ContractViolation when its record is damaged, DependencyUnavailable when the archive of older records cannot
     be read, OSError when manifests cannot.
@@ -55,19 +55,19 @@ def find_txn(table: Table, txn: str) -> TxnState:
 
 def find_digest(table: Table, digest: str) -> str | None:
     """The transaction id that applied a source of this digest and is not known to be rolled back, or None."""
-    found = _find_source(table, digest)
-    return found[0] if found else None
+    source = _find_source(table, digest)
+    return source[0] if source else None
 
 
 def find_source_conflict(table: Table, digest: str) -> Conflicted | None:
     """Why a source of this digest must not be applied to ``table`` (freshly loaded), or None. Raises as find_txn."""
-    found = _find_source(table, digest)
-    if found is None:
+    source = _find_source(table, digest)
+    if source is None:
         return None
-    message = f"The job with uid {found[0]} already applied the same source; set source.duplicates to Allow."
-    if isinstance(found[1], Untold):
+    message = f"The job with uid {source[0]} already applied the same source; set source.duplicates to Allow."
+    if isinstance(source[1], Untold):
         message = (
-            f"The job with uid {found[0]} already applied the same source, and whether that was rolled back since "
+            f"The job with uid {source[0]} already applied the same source, and whether that was rolled back since "
             "cannot be told because its snapshot expired; look for its rows, and set source.duplicates to Allow if "
             "they are not in the table."
         )
@@ -129,24 +129,24 @@ def _partial_property(table: Table) -> tuple[int, ...]:
 
 def txn_records(table: Table) -> dict[str, TxnRecord]:
     """The readable transaction records of ``table`` by property name."""
-    found = {}
+    records = {}
     for name, text in table.properties.items():
         if name.startswith(TXN_PROPERTY_PREFIX):
             try:
-                found[name] = decode_record(text)
+                records[name] = decode_record(text)
             except ContractViolation:
                 continue  # somebody else's property: not a record, so not ours to count or drop
-    return found
+    return records
 
 
 def _find_source(table: Table, digest: str) -> tuple[str, TxnState] | None:
     """The transaction that applied a source; one that is certainly applied before one that is in doubt."""
     doubtful = None
     for txn, record in _applied(table, digest):
-        found = txn, _judge(table, record)
-        if isinstance(found[1], Present):
-            return found
-        doubtful = found if isinstance(found[1], Untold) else doubtful
+        source = txn, _judge(table, record)
+        if isinstance(source[1], Present):
+            return source
+        doubtful = source if isinstance(source[1], Untold) else doubtful
     return doubtful
 
 

@@ -46,7 +46,7 @@ _PLAIN_TRANSFORMS: dict[str, Callable[[], Transform]] = {  # type: ignore[type-a
 
 
 def is_declarable(text: str) -> bool:
-    """Whether a Table can declare a column of the type called ``text``."""
+    """Return whether a Table can declare a column of the type called ``text``."""
     try:
         parse_type(text, "")
     except BadSpec:

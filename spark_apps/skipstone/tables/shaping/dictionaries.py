@@ -26,7 +26,7 @@ _REPEATS = 1 / (2 * 1.14)
 
 
 def dictionary_columns(rows: pa.Table, *, allowed: Sequence[str] | bool = True) -> Sequence[str] | bool:
-    """What ``use_dictionary`` of ``pyarrow.parquet.ParquetWriter`` is for ``rows``, the first of a file.
+    """Return ``use_dictionary`` of ``pyarrow.parquet.ParquetWriter`` for ``rows``, the first of a file.
 
     ``allowed``: the paths of columns that may have one; True: all.
     """
@@ -49,12 +49,12 @@ def _mostly_distinct(rows: pa.Table) -> set[str]:
 def _sampled(rows: pa.Table) -> pa.Table:
     """The rows of the sample, which is the same for the same number of rows."""
     first = np.random.default_rng(rows.num_rows).integers(0, rows.num_rows - 1, _PAIRS)
-    chosen, begin, found = np.unique([first, first + 1]), 0, []
+    chosen, begin, batches = np.unique([first, first + 1]), 0, []
     for batch in rows.to_batches():  # to take from a whole column of texts, Arrow would copy all of it
         mine = chosen[slice(*np.searchsorted(chosen, [begin, begin + batch.num_rows]))] - begin
-        found.append(batch.take(pa.array(mine)))
+        batches.append(batch.take(pa.array(mine)))
         begin += batch.num_rows
-    return pa.Table.from_batches(found, rows.schema)
+    return pa.Table.from_batches(batches, rows.schema)
 
 
 def _is_judged(kind: pa.DataType) -> bool:

@@ -26,9 +26,9 @@ def plan_columns(table: Table, columns: Mapping[str, IcebergType]) -> tuple[Nest
 
 
 def fits(table: Table, columns: Sequence[NestedField]) -> bool:
-    """Whether adding ``columns`` to ``table`` would give them the field ids that were planned."""
+    """Return whether adding ``columns`` to ``table`` would give them the field ids that were planned."""
     planned = plan_columns(table, {column.name: column.field_type for column in columns})
-    return [one.field_id for one in planned] == [column.field_id for column in columns]
+    return [field.field_id for field in planned] == [column.field_id for column in columns]
 
 
 def add_columns(transaction: Transaction, columns: Sequence[NestedField]) -> None:

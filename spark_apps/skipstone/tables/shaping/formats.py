@@ -26,7 +26,7 @@ _ENCRYPTION_KEY = "encryption.key-id"
 
 
 def has_lineage(table: Table) -> bool:
-    """Whether rows of ``table`` have ids, and deleted rows are told by deletion vectors."""
+    """Return whether rows of ``table`` have ids, and deleted rows are told by deletion vectors."""
     return bool(table.metadata.format_version >= LINEAGE_FORMAT)
 
 
@@ -67,13 +67,13 @@ def _losing(lost: str) -> str:
 def _find_problem(table: Table) -> str | None:
     version = table.metadata.format_version
     if version not in WRITABLE_FORMATS:
-        known = " and ".join(str(one) for one in WRITABLE_FORMATS)
+        known = " and ".join(str(writable) for writable in WRITABLE_FORMATS)
         return f"has Iceberg format version {version}; Skipstone writes versions {known} only"
     return _find_lineage_problem(table) if has_lineage(table) else None
 
 
 def _find_lineage_problem(table: Table) -> str | None:
-    """What a table of format version 3 has that a commit of ours would lose or break."""
+    """Return the feature of a table of format version 3 that a commit of ours would lose or break."""
     if _ENCRYPTION_KEY in table.properties:
         return "is encrypted; Skipstone writes files in plain, so write it with an engine that encrypts"
     if names := {field.name for field in table.schema().fields}.intersection(LINEAGE_NAMES):
@@ -97,6 +97,6 @@ def _is_unwritten(kind: IcebergType) -> bool:
 
 
 def is_lossless(table: Table) -> bool:
-    """Whether a commit that changes no row would leave all of the metadata as it is."""
+    """Return whether a commit that changes no row would leave all of the metadata as it is."""
     version = table.metadata.format_version
     return version < LINEAGE_FORMAT or (version == LINEAGE_FORMAT and not find_loss(table))

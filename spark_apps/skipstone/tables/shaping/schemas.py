@@ -158,10 +158,10 @@ def _refuse_drift(current: Schema, task: TableTask, evolved: Set[str]) -> None:
     ids = {field.name: field.field_id for field in current.fields}
     for name, number in task.field_ids.items():
         if ids.get(name) != number:
-            said = "is gone" if name not in ids else "was dropped and added again"
+            state = "is gone" if name not in ids else "was dropped and added again"
             raise BadSpec(
                 Reason.SCHEMA_DRIFT,
-                f"column {name!r} {said}; somebody else changed the table's schema. Set spec.reclaimPolicy to Retain, "
+                f"column {name!r} {state}; somebody else changed the table's schema. Set spec.reclaimPolicy to Retain, "
                 "delete this Table and create it again with the columns that the table has now.",
             )
     declared = {column.name for column in task.columns} | set(task.field_ids) | evolved
@@ -212,31 +212,31 @@ def _order_shape(order: SortOrder, schema: Schema) -> str:
 
 
 def _apply_field(update: UpdateSchema, current: Schema, wished: NestedField, path: str) -> None:
-    found = next((field for field in current.fields if field.name == wished.name), None)
-    if found is None:
+    existing = next((field for field in current.fields if field.name == wished.name), None)
+    if existing is None:
         if wished.required:
             message = f"column {wished.name!r} is new and cannot be required: existing rows have no value for it."
             raise BadSpec(Reason.SCHEMA_MISMATCH, message, field=path)
         update.add_column((wished.name,), wished.field_type, doc=wished.doc)
         return
-    if wished.required and found.optional:
+    if wished.required and existing.optional:
         message = f"column {wished.name!r} is optional in the table and cannot become required."
         raise BadSpec(Reason.SCHEMA_MISMATCH, message, field=path)
-    if found.required and wished.optional:
+    if existing.required and wished.optional:
         update.make_column_optional((wished.name,))
-    if found.field_type != wished.field_type:
-        if not is_widening(found.field_type, wished.field_type):
+    if existing.field_type != wished.field_type:
+        if not is_widening(existing.field_type, wished.field_type):
             message = (
-                f"column {wished.name!r} is {found.field_type} in the table and cannot become {wished.field_type}."
+                f"column {wished.name!r} is {existing.field_type} in the table and cannot become {wished.field_type}."
             )
             raise BadSpec(Reason.SCHEMA_MISMATCH, message, field=f"{path}.type")
         update.update_column((wished.name,), field_type=wished.field_type)
-    if wished.doc is not None and wished.doc != found.doc:
+    if wished.doc is not None and wished.doc != existing.doc:
         update.update_column((wished.name,), doc=wished.doc)
 
 
 def is_widening(current: IcebergType, wished: IcebergType) -> bool:
-    """Whether every value of ``current`` is one of ``wished``, by Iceberg's rules for format version 2."""
+    """Return whether every value of ``current`` is one of ``wished``, by Iceberg's rules for format version 2."""
     match (current, wished):
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return True

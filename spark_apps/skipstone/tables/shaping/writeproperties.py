@@ -53,7 +53,7 @@ def require_known_values(table: Table) -> None:
 
 
 def merges_on_read(table: Table) -> bool:
-    """Whether merges leave files as they are and delete changed rows by position. Raises BadSpec (INVALID_SPEC)."""
+    """Return whether merges keep files and delete changed rows by position. Raises BadSpec (INVALID_SPEC)."""
     return _checked(table, MERGE_MODE, MergeMode.COPY_ON_WRITE).lower() == MergeMode.MERGE_ON_READ
 
 
@@ -62,8 +62,8 @@ def property_findings(table: Table) -> PropertyFindings:
     mode = _refusal(merges_on_read, table)
     refused = _refusal(require_known_values, table) or mode
     types = {field.name: str(field.field_type) for field in table.schema().fields}
-    found = find_ignored(table.properties, types, deletes=not mode and merges_on_read(table))
-    ignored = [name for name in found if not _is_refused(table, name)]
+    unread = find_ignored(table.properties, types, deletes=not mode and merges_on_read(table))
+    ignored = [name for name in unread if not _is_refused(table, name)]
     names = tuple(name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…" for name in ignored)
     return PropertyFindings(ignored=names[:MAX_LISTED_PROPERTIES], ignored_total=len(names), refused=refused)
 
@@ -77,7 +77,7 @@ def _refusal(read: Callable[[Table], object], table: Table) -> str:
 
 
 def _is_refused(table: Table, name: str) -> bool:
-    """Whether a run stops at the property, which cannot be used, rather than ignore it."""
+    """Return whether a run stops at the property, which cannot be used, rather than ignore it."""
     if name == LEVEL:
         return bool(_refusal(codec_of, table))
     return name in _STOPPING
@@ -114,13 +114,13 @@ def codec_of(table: Table) -> tuple[str, int | None]:
 def metrics_of(table: Table) -> dict[str, str]:
     """The properties of metrics modes; one that cannot be read counts as not set, as for other engines."""
     given = table.properties
-    found = {name: given[name] for name in given if name == METRICS_DEFAULT or name.startswith(METRICS_OF)}
-    found = {name: mode for name, mode in found.items() if metrics_mode(mode) is None}
+    metrics = {name: given[name] for name in given if name == METRICS_DEFAULT or name.startswith(METRICS_OF)}
+    metrics = {name: mode for name, mode in metrics.items() if metrics_mode(mode) is None}
     most = given.get(MAX_INFERRED, "")
-    if METRICS_DEFAULT not in found and most and value_problem(MAX_INFERRED, most) is None:
+    if METRICS_DEFAULT not in metrics and most and value_problem(MAX_INFERRED, most) is None:
         left_out = [field.name for field in table.schema().fields[int(most) :]]
-        found = {**{f"{METRICS_OF}{name}": "none" for name in left_out}, **found}
-    return found
+        metrics = {**{f"{METRICS_OF}{name}": "none" for name in left_out}, **metrics}
+    return metrics
 
 
 def bloom_filters_of(table: Table) -> dict[str, FilterSize]:

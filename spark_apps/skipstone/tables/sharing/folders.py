@@ -35,7 +35,7 @@ Seen = dict[str, tuple[str, ...]]
 
 @dataclass
 class FolderRecord:
-    """What was seen of a table: the folders of what its manifest ``lists`` and ``manifests`` name, by digest.
+    """A record of a table: the folders that its manifest ``lists`` and ``manifests`` name, by digest.
 
     ``metadata``: the digest of the metadata file of which all lists were seen. A folder is a plain location that ends
     with a slash, and holds all that lies below; it is empty for paths that say no root.
@@ -47,11 +47,11 @@ class FolderRecord:
 
     def encode(self) -> bytes:
         """As it is written down."""
-        folders = sorted({name for seen in (self.lists, self.manifests) for found in seen.values() for name in found})
+        folders = sorted({name for seen in (self.lists, self.manifests) for names in seen.values() for name in names})
         numbers = {folder: number for number, folder in enumerate(folders)}
-        told = {name: {digest: [numbers[folder] for folder in found] for digest, found in seen.items()}
+        fields = {name: {digest: [numbers[folder] for folder in names] for digest, names in seen.items()}
                 for name, seen in (("lists", self.lists), ("manifests", self.manifests))}  # fmt: skip
-        return json.dumps({"metadata": self.metadata, "folders": folders, **told}, separators=(",", ":")).encode()
+        return json.dumps({"metadata": self.metadata, "folders": folders, **fields}, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(content: bytes) -> FolderRecord:
@@ -60,7 +60,7 @@ class FolderRecord:
             raw = json.loads(content)
             folders = [str(folder) for folder in raw["folders"]]
             lists, manifests = (
-                {str(digest): tuple(folders[number] for number in found) for digest, found in raw[name].items()}
+                {str(digest): tuple(folders[number] for number in members) for digest, members in raw[name].items()}
                 for name in ("lists", "manifests")
             )
             return FolderRecord(str(raw["metadata"]), lists, manifests)
@@ -69,7 +69,7 @@ class FolderRecord:
 
 
 def read_record(table: Table) -> FolderRecord:
-    """What was written down of ``table``. Raises DependencyUnavailable."""
+    """Return the record of ``table``. Raises DependencyUnavailable."""
     try:
         return FolderRecord.decode(_storage(table).read(_place(table)))
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def update_record(table: Table, record: FolderRecord) -> None:
         if start:
             _write(table, record)
         _see(table, record, missing[start : start + _AT_ONCE])
-    record.lists = {key: found for key, found in record.lists.items() if key in named}
+    record.lists = {key: folders for key, folders in record.lists.items() if key in named}
     record.metadata = digest
     _write(table, record)
 
@@ -118,28 +118,28 @@ def folders_of(paths: Iterable[str], location: str) -> tuple[str, ...]:
 
 
 def digest_of(path: str) -> str:
-    """What stands for a path in records."""
+    """Return the digest of a path in records."""
     return hashlib.sha256(path.encode()).hexdigest()[:24]
 
 
 def _see(table: Table, record: FolderRecord, lists: Sequence[str]) -> None:
     """Add what ``lists`` name to ``record``, which then has the manifests of these only: later lists share them."""
     named = dict(zip(lists, read_each_list(table.io, lists), strict=True))
-    manifests = {manifest.manifest_path: manifest for found in named.values() for manifest in found}
+    manifests = {manifest.manifest_path: manifest for listed in named.values() for manifest in listed}
     seen = {path: record.manifests.get(digest_of(path)) for path in manifests}
-    unseen = (manifests[path] for path, found in seen.items() if found is None)
+    unseen = (manifests[path] for path, folders in seen.items() if folders is None)
     seen |= {path: folders_of(paths, table.location()) for path, paths in paths_by_manifest(table.io, unseen)}
-    record.manifests = {digest_of(path): found or () for path, found in seen.items()}
-    for path, found in named.items():
-        paths = [manifest.manifest_path for manifest in found]
+    record.manifests = {digest_of(path): folders or () for path, folders in seen.items()}
+    for path, listed in named.items():
+        paths = [manifest.manifest_path for manifest in listed]
         inside = {folder for manifest in paths for folder in seen[manifest] or ()}
         record.lists[digest_of(path)] = tuple(sorted({*inside, *folders_of([path, *paths], table.location())}))
 
 
-def _meet(found: Sequence[str] | None, folders: Collection[str]) -> bool:
-    """Whether something may lie in both; nothing is known of what was not seen."""
-    return found is None or any(
-        mine.startswith(theirs) or theirs.startswith(mine) for theirs in found for mine in folders
+def _meet(names: Sequence[str] | None, folders: Collection[str]) -> bool:
+    """Return whether something may lie in both; nothing is known of what was not seen."""
+    return names is None or any(
+        mine.startswith(theirs) or theirs.startswith(mine) for theirs in names for mine in folders
     )
 
 
@@ -148,15 +148,15 @@ def _folders(path: str) -> set[str]:
     if relative_part(path):
         return {""}
     plain = plain_location(path)
-    found = set()
+    folders = set()
     for form in {plain, unquote(plain)}:
         folder = form[: form.rfind("/") + 1]
         if not form.startswith("/"):
-            found.add(folder)
+            folders.add(folder)
             continue
         end = os.path.realpath(form) if Path(form).is_symlink() else f"{_folder(folder)}x"
-        found |= {folder, end[: end.rfind("/") + 1]}
-    return found
+        folders |= {folder, end[: end.rfind("/") + 1]}
+    return folders
 
 
 @lru_cache(maxsize=_MOST_FOLDERS)

@@ -58,7 +58,7 @@ def metadata_folders(table: Table) -> tuple[str, ...]:
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a file is below one of some plain locations."""
+    """Return whether a file is below one of some plain locations."""
     plain = plain_location(path)
     return ".." not in plain.split("/") and plain.startswith(folders)
 
@@ -78,8 +78,8 @@ def find_sharing(table: Table) -> str | None:
 
 def find_told_sharing(table: Table) -> str | None:
     """Why files of ``table`` must not be deleted, if it or the rows of an SQL catalog say so: no other file is read."""
-    if (said := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
-        return f"its property {GC_ENABLED} is {said!r}, which says that other tables use its files; {_GC_WAY_OUT}"
+    if (enabled := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
+        return f"its property {GC_ENABLED} is {enabled!r}, which says that other tables use its files; {_GC_WAY_OUT}"
     return _named_below(table)
 
 
@@ -118,7 +118,7 @@ def find_overlap(table: Table) -> str | None:
     for other in other_tables(table):
         above = _forms(other.location())
         for place in (other.location(), *_all_folders(other)):
-            if any(one.startswith(mine) for one in _forms(place)) or any(one.startswith(above) for one in mine):
+            if any(form.startswith(mine) for form in _forms(place)) or any(form.startswith(above) for form in mine):
                 return f"its location {table.location()} overlaps with {place} of {'.'.join(other.name())}"
     return None
 
@@ -157,8 +157,10 @@ def other_tables(table: Table) -> Iterator[Table]:
 
 def unreadable(name: str, error: Exception) -> DependencyUnavailable:
     """The error that says why it is not known which files the table ``name`` uses."""
-    said = f"which files {name} uses cannot be seen, since one that leads to them cannot be read ({first_line(error)})"
-    message = f"{said}: restore that file, or drop that table from the catalog."
+    problem = (
+        f"which files {name} uses cannot be seen, since one that leads to them cannot be read ({first_line(error)})"
+    )
+    message = f"{problem}: restore that file, or drop that table from the catalog."
     return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message)
 
 

@@ -37,13 +37,13 @@ class Reach:
 
 
 def read_reach(table: Table) -> Reach:
-    """What all retained snapshots and the metadata itself reach. Raises OSError when something cannot be read."""
+    """Return the reach of all retained snapshots and the metadata itself. Raises OSError for an unreadable file."""
     metadata = table.metadata
     lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
-    found = read_each_list(table.io, lists)
-    for snapshot, listed in zip(metadata.snapshots, found, strict=True):
+    read = read_each_list(table.io, lists)
+    for snapshot, listed in zip(metadata.snapshots, read, strict=True):
         require_listed(snapshot, listed)
-    manifests = {manifest.manifest_path: manifest for listed in found for manifest in listed}
+    manifests = {manifest.manifest_path: manifest for listed in read for manifest in listed}
     return Reach(
         lists=set(lists),
         manifests=manifests,
@@ -54,8 +54,8 @@ def read_reach(table: Table) -> Reach:
 
 def statistics_of(metadata: TableMetadata, snapshots: Collection[int] | None = None) -> set[str]:
     """Paths of statistics of some snapshots; of all when None."""
-    told = (*metadata.statistics, *metadata.partition_statistics)
-    return {one.statistics_path for one in told if snapshots is None or one.snapshot_id in snapshots}
+    statistics = (*metadata.statistics, *metadata.partition_statistics)
+    return {file.statistics_path for file in statistics if snapshots is None or file.snapshot_id in snapshots}
 
 
 def metadata_files(table: Table) -> set[str]:
@@ -65,8 +65,8 @@ def metadata_files(table: Table) -> set[str]:
 
 def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -> dict[str, ManifestFile]:
     """The manifests of manifest lists, by path. ``may_be_gone``: a list that is not there has none."""
-    found = read_each_list(io, sorted(paths), may_be_gone=may_be_gone)
-    return {manifest.manifest_path: manifest for manifests in found for manifest in manifests}
+    read = read_each_list(io, sorted(paths), may_be_gone=may_be_gone)
+    return {manifest.manifest_path: manifest for manifests in read for manifest in manifests}
 
 
 def read_each_list(io: FileIO, paths: Sequence[str], *, may_be_gone: bool = False) -> list[list[ManifestFile]]:
@@ -85,9 +85,9 @@ def read_each_list(io: FileIO, paths: Sequence[str], *, may_be_gone: bool = Fals
 
 def paths_by_manifest(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[tuple[str, list[str]]]:
     """The path of each manifest with those of its live entries. Raises as ``read_reach``."""
-    found = list(manifests)
-    for start in range(0, len(found), _BATCH):
-        batch = found[start : start + _BATCH]
+    listed = list(manifests)
+    for start in range(0, len(listed), _BATCH):
+        batch = listed[start : start + _BATCH]
         data = [manifest for manifest in batch if manifest.content == ManifestContent.DATA]
         decoded, _ = read_data_manifests(data, io)
         for manifest, known in zip(data, decoded, strict=True):
@@ -100,12 +100,12 @@ def live_files(
     io: FileIO, manifests: Iterable[ManifestFile], *, may_be_gone: bool = False
 ) -> Iterator[tuple[str, int]]:
     """Path and bytes of each live entry of manifests. ``may_be_gone``: a manifest that is not there names nothing."""
-    found = list(manifests)
-    for start in range(0, len(found), _BATCH):
-        batch = found[start : start + _BATCH]
-        data = [one for one in batch if one.content == ManifestContent.DATA]
+    listed = list(manifests)
+    for start in range(0, len(listed), _BATCH):
+        batch = listed[start : start + _BATCH]
+        data = [candidate for candidate in batch if candidate.content == ManifestContent.DATA]
         yield from _data_files(io, data, may_be_gone=may_be_gone)
-        for manifest in (one for one in batch if one.content == ManifestContent.DELETES):
+        for manifest in (candidate for candidate in batch if candidate.content == ManifestContent.DELETES):
             yield from _delete_files(io, manifest, may_be_gone=may_be_gone)
 
 
@@ -119,8 +119,8 @@ def _data_files(io: FileIO, manifests: Sequence[ManifestFile], *, may_be_gone: b
             for manifest in manifests:
                 yield from _data_files(io, [manifest], may_be_gone=True)
         return
-    for one in decoded:
-        paths, sizes = (one.entries.column(name).to_pylist() for name in ("path", "size"))
+    for data_manifest in decoded:
+        paths, sizes = (data_manifest.entries.column(name).to_pylist() for name in ("path", "size"))
         yield from zip(paths, sizes, strict=True)
 
 

@@ -36,8 +36,8 @@ class Uses:
         """All of them."""
         return frozenset().union(*self.by_table.values())
 
-    def told(self) -> tuple[str, ...]:
-        """A sentence for each table."""
+    def sentences(self) -> tuple[str, ...]:
+        """Return a sentence for each table."""
         return tuple(
             f"{name} uses {'1 file' if len(paths) == 1 else f'{len(paths)} files'} of snapshots that expired, such as "
             f"{min(paths)}: what it uses stays."
@@ -55,11 +55,11 @@ def find_uses(table: Table, paths: Collection[str]) -> Uses:
         return Uses()
     files, folders = NamedFiles(paths), folders_of(paths, table.location())
     others = (other for other in known_others(table) if INDEX_UID_PROPERTY not in other.properties)
-    found: dict[str, frozenset[str]] = {}
+    uses: dict[str, frozenset[str]] = {}
     for other, record in ahead(lambda other: (other, read_record(other)), others):
         if used := files.meant_by(_paths(other, record, folders)):
-            found[".".join(other.name())] = frozenset(used)
-    return Uses(found)
+            uses[".".join(other.name())] = frozenset(used)
+    return Uses(uses)
 
 
 def _paths(other: Table, record: FolderRecord, folders: Collection[str]) -> set[str]:

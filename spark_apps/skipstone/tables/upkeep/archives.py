@@ -36,7 +36,7 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
         return Deleted()
     storage, before_ns = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS) * 10**6
     listed = list(storage.list(f"{ARCHIVE_DIRECTORY}/{table.metadata.table_uuid}"))
-    old = [one for one in listed if one.written_ns < before_ns and one.path.rpartition("/")[2] not in named]
+    old = [file for file in listed if file.written_ns < before_ns and file.path.rpartition("/")[2] not in named]
     for entry in old:
         storage.delete(entry.path)
     return Deleted(files=len(old), nbytes=sum(entry.size for entry in old))

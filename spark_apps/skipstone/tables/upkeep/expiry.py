@@ -75,10 +75,10 @@ class _AssertRefs(ValidatableTableRequirement):
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
-    """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why.
+    """The outcome of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why.
 
     ``reason``: then CONFLICTED when others were faster, CLOCK_SKEWED or CATALOG_UNAVAILABLE when the server refused it.
-    ``told``: sentences on branches and tags that others made at the very moment of the commit, and on files of removed
+    ``notes``: sentences on branches and tags that others made at the very moment of the commit, and on files of removed
     snapshots that other tables use.
     """
 
@@ -87,7 +87,7 @@ class Expired:
     is_done: bool = True
     reason: Reason = Reason.COMMITTED
     message: str = ""
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def expire_snapshots(
@@ -118,7 +118,7 @@ class _Expiry:
     ref: TableRef
     ports: CommitPorts
     removed: int = 0
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def run(self, policy: SnapshotPolicy, in_use_since_ms: int | None) -> Expired:
         """See ``expire_snapshots``."""
@@ -148,7 +148,7 @@ class _Expiry:
         else:
             cleaned = delete_removed(table) + delete_old_metadata(table)
             deleted = cleaned + delete_old_archives(table, self.ports.now_ms)
-        done = Expired(snapshots=self.removed, deleted=deleted, told=(*self.told, *deleted.told))
+        done = Expired(snapshots=self.removed, deleted=deleted, notes=(*self.notes, *deleted.notes))
         return replace(done, is_done=False, reason=why.reason, message=why.message) if why else done
 
     def _shared(self, table: Table) -> str | None:
@@ -158,7 +158,7 @@ class _Expiry:
     def _settle(self) -> None:
         """Put back what a server removed without a word; an SQL catalog refuses the commit then."""
         if not isinstance(self.catalog, SqlCatalog):
-            self.told += settle_removed(self.catalog, self.ref, self.ports)
+            self.notes += settle_removed(self.catalog, self.ref, self.ports)
 
 
 def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
@@ -202,18 +202,18 @@ def _requirements(table: Table) -> tuple[TableRequirement, ...]:
 def _updates(table: Table, plan: ExpiryPlan) -> tuple[TableUpdate, ...]:
     """Refs go before the snapshots that they name; what the table remembers is brought up to this head."""
     metadata, ids = table.metadata, frozenset(plan.snapshots)
-    found: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in plan.refs]  # type: ignore[call-arg]
+    updates: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in plan.refs]  # type: ignore[call-arg]
     if ids:
-        found += _statistics(table, ids)
-        found.append(RemoveSnapshotsUpdate(snapshot_ids=list(plan.snapshots)))  # type: ignore[call-arg]
+        updates += _statistics(table, ids)
+        updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(plan.snapshots)))  # type: ignore[call-arg]
     if metadata.current_snapshot_id is not None:
         remembered = History(table, txn_records(table)).remembered()
         if any(metadata.properties.get(name) != value for name, value in remembered.items()):
-            found.append(SetPropertiesUpdate(updates=remembered))
-    return tuple(found)
+            updates.append(SetPropertiesUpdate(updates=remembered))
+    return tuple(updates)
 
 
 def _statistics(table: Table, ids: Iterable[int]) -> Sequence[TableUpdate]:
     """PyIceberg removes statistics with their snapshot, but for those of partitions."""
-    told = {one.snapshot_id for one in table.metadata.partition_statistics}
-    return [RemovePartitionStatisticsUpdate(snapshot_id=one) for one in sorted(told & set(ids))]  # type: ignore[call-arg]
+    gone = {statistics.snapshot_id for statistics in table.metadata.partition_statistics} & set(ids)
+    return [RemovePartitionStatisticsUpdate(snapshot_id=number) for number in sorted(gone)]  # type: ignore[call-arg]

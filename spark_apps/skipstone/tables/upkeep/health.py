@@ -62,20 +62,23 @@ def table_health(
         deleted_rows=deleted_rows,
         snapshots=len(snapshots),
         expirable_snapshots=len(expiry.snapshots),
-        oldest_snapshot_ms=min((one.timestamp_ms for one in snapshots), default=None),
+        oldest_snapshot_ms=min((snapshot.timestamp_ms for snapshot in snapshots), default=None),
         next_expiry_ms=expiry.next_ms,
         manifests=len(manifests),
         due_manifests=sum(len(group) for group in groups),
-        manifests_without_bounds=sum(one.lacks_bounds for one in facts),
+        manifests_without_bounds=sum(fact.lacks_bounds for fact in facts),
         metadata_bytes=sum((len(table.io.new_input(table.metadata_location)), *lists, *_sizes(manifests))),
         bytes_by_age=_bytes_by_age(table, files, now),
     )
 
 
 def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_since_ms: int | None = None) -> ExpiryPlan:
-    """What the policy lets go of ``table`` at ``now_ms``; see core ``expiry``."""
+    """Return the plan of the policy for ``table`` at ``now_ms``; see core ``expiry``."""
     metadata = table.metadata
-    snapshots = [SnapshotFacts(one.snapshot_id, one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
+    snapshots = [
+        SnapshotFacts(snapshot.snapshot_id, snapshot.parent_snapshot_id, snapshot.timestamp_ms)
+        for snapshot in metadata.snapshots
+    ]
     refs = [
         RefFacts(
             name=name,
@@ -87,31 +90,31 @@ def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_sin
         )
         for name, ref in metadata.refs.items()
     ]
-    log = [HeadFacts(one.snapshot_id, one.timestamp_ms) for one in metadata.snapshot_log]
+    log = [HeadFacts(entry.snapshot_id, entry.timestamp_ms) for entry in metadata.snapshot_log]
     history = HistoryFacts(snapshots=snapshots, refs=refs, log=log)
     return plan_expiry(history, policy, now_ms, in_use_since_ms=in_use_since_ms)
 
 
 def manifest_facts(manifests: Sequence[ManifestFile], io: FileIO) -> list[ManifestFacts]:
-    """What core's rule of manifests asks of a manifest list. Raises OSError when a doubtful manifest cannot be read."""
-    faulty = {one.manifest_path for one in without_bounds(manifests, io)}
+    """Return the facts for core's rule of manifests. Raises OSError when a doubtful manifest cannot be read."""
+    faulty = {manifest.manifest_path for manifest in without_bounds(manifests, io)}
     return [
         ManifestFacts(
             number=number,
-            kind=(one.content, one.partition_spec_id),
-            size=one.manifest_length,
-            live=_live(one),
-            gone=one.deleted_files_count or 0,
-            lacks_bounds=one.manifest_path in faulty,
+            kind=(manifest.content, manifest.partition_spec_id),
+            size=manifest.manifest_length,
+            live=_live(manifest),
+            gone=manifest.deleted_files_count or 0,
+            lacks_bounds=manifest.manifest_path in faulty,
         )
-        for number, one in enumerate(manifests)
+        for number, manifest in enumerate(manifests)
     ]
 
 
 def manifest_target(table: Table) -> int:
     """Bytes of the manifests that are left as they are, by the table's own property."""
-    told = table.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
-    return int(told) if told.isascii() and told.isdecimal() and int(told) > 0 else TARGET_BYTES
+    value = table.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
+    return int(value) if value.isascii() and value.isdecimal() and int(value) > 0 else TARGET_BYTES
 
 
 def _live(manifest: ManifestFile) -> int:
@@ -121,7 +124,7 @@ def _live(manifest: ManifestFile) -> int:
 
 
 def _sizes(manifests: Sequence[ManifestFile]) -> list[int]:
-    return [one.manifest_length for one in manifests]
+    return [manifest.manifest_length for manifest in manifests]
 
 
 def _small_files(files: FileSet, policy: CompactionPolicy) -> int:
@@ -129,14 +132,14 @@ def _small_files(files: FileSet, policy: CompactionPolicy) -> int:
 
 
 def _bytes_by_age(table: Table, files: FileSet, now_ms: int) -> Mapping[str, int]:
-    times = {one.snapshot_id: one.timestamp_ms for one in table.metadata.snapshots}
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
     added, sizes = files.files["added_snapshot_id"].to_numpy(), files.files["size"].to_numpy()
-    found: dict[str, int] = {}
+    by_age: dict[str, int] = {}
     ids, numbers = np.unique(added, return_inverse=True)
     for snapshot_id, size in zip(ids.tolist(), np.bincount(numbers, weights=sizes, minlength=len(ids)), strict=True):
         age = _age_of(times.get(snapshot_id), now_ms)
-        found[age] = found.get(age, 0) + int(size)
-    return found
+        by_age[age] = by_age.get(age, 0) + int(size)
+    return by_age
 
 
 def _age_of(time_ms: int | None, now_ms: int) -> str:

@@ -43,9 +43,9 @@ def sort_order_of(table: Table, policy: CompactionPolicy) -> SortOrder:
 
 def _sort_field(schema: Schema, name: str) -> SortField:
     where = "spec.maintenance.compaction.sortBy"
-    field = next((one for one in schema.fields if one.name == name), None)
+    field = next((column for column in schema.fields if column.name == name), None)
     if field is None:
-        known = ", ".join(one.name for one in schema.fields)
+        known = ", ".join(column.name for column in schema.fields)
         raise BadSpec(Reason.INVALID_SPEC, f"the table has no column {name!r}; name one of {known}", field=where)
     if not isinstance(field.field_type, PrimitiveType):
         message = f"rows cannot be sorted by the column {name!r} of type {field.field_type}; name others"
@@ -54,7 +54,7 @@ def _sort_field(schema: Schema, name: str) -> SortField:
 
 
 def due_groups(table: Table, files: FileSet, policy: CompactionPolicy, max_bytes: int) -> tuple[RewriteGroup, ...]:
-    """What a compaction of ``files``, the head of ``table``, rewrites, by ``file_id``. Raises as ``sort_order_of``."""
+    """Return the groups that a compaction of ``files``, the head of ``table``, forms. Raises as ``sort_order_of``."""
     return _planned(table, files, policy, sort_order_of(table, policy), max_bytes)
 
 
@@ -98,9 +98,9 @@ def file_facts(table: Table, files: FileSet, order: SortOrder = UNSORTED_SORT_OR
 
 
 def _order(files: FileSet, order: SortOrder, partitions: Numbers, outdated: npt.NDArray[np.bool_]) -> Numbers:
-    found = _sorted_places(files, order)
+    sorted_places = _sorted_places(files, order)
     # old files of one partition end up near each other in the new spec, mostly
-    keys = np.lexsort((found, np.where(outdated, partitions, 0)))
+    keys = np.lexsort((sorted_places, np.where(outdated, partitions, 0)))
     places = np.empty(len(files), np.int64)
     places[keys] = np.arange(len(files))
     return places
@@ -172,9 +172,9 @@ def concerned_files(
     else:
         older = files.files["segment"].to_numpy() <= delete.sequence
     scope = scopes.get(SpecPartition(delete.file.spec_id, partition_tuple(delete.file)), -1)
-    found = older & (numbers == scope)
-    if delete.kind is DeleteKind.POSITION and found.any():
+    mask = older & (numbers == scope)
+    if delete.kind is DeleteKind.POSITION and mask.any():
         paths = files.files["path"]
-        at = [row for row in np.flatnonzero(found).tolist() if delete.may_touch(paths[row].as_py())]
-        found = np.isin(np.arange(len(files)), at)
-    return np.asarray(found)
+        at = [row for row in np.flatnonzero(mask).tolist() if delete.may_touch(paths[row].as_py())]
+        mask = np.isin(np.arange(len(files)), at)
+    return np.asarray(mask)

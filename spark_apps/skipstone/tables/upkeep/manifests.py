@@ -44,8 +44,8 @@ def rewrite_manifests(catalog: Catalog, ref: TableRef, run_id: str, ports: Commi
     used, counts = ports or CommitPorts(), dict[int, ManifestRewrite]()
     outcome = swap_until_known(catalog, ref, partial(_prepare, run_id=run_id, ports=used, made=counts), used)
     if isinstance(outcome, Committed):
-        told = counts[outcome.snapshot_id].counts
-        return Rewritten(replaced=told["manifests-replaced"], written=told["manifests-created"], outcome=outcome)
+        tally = counts[outcome.snapshot_id].counts
+        return Rewritten(replaced=tally["manifests-replaced"], written=tally["manifests-created"], outcome=outcome)
     return Rewritten() if outcome == _nothing() else Rewritten(outcome=outcome)
 
 

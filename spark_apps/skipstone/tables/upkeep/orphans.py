@@ -56,7 +56,7 @@ class Spared:
     owners: tuple[str, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Whether one of their runs wrote the file."""
+        """Return whether one of their runs wrote the file."""
         name = name_of(path)
         return name.startswith(f"{self.run_id}-") or any(is_run_of(name, uid) for uid in self.owners)
 
@@ -74,10 +74,10 @@ class OrphanSite:
 
 @dataclass(frozen=True, kw_only=True)
 class Orphans:
-    """What a search came to. ``first``: the first paths of those that were found and stay."""
+    """The result of a search. ``first``: the first paths of those that were found and stay."""
 
-    found: int = 0
-    found_bytes: int = 0
+    count: int = 0
+    total_bytes: int = 0
     deleted: int = 0
     deleted_bytes: int = 0
     first: tuple[str, ...] = ()
@@ -105,8 +105,8 @@ def clean_orphans(site: OrphanSite, policy: OrphanFilesPolicy) -> Orphans:
     left = [mark for mark in orphans if mark not in gone]
     records.replace(OrphanRecord(run_id=site.spared.run_id, marks=tuple(left[:MOST_RECORDED])))
     return Orphans(
-        found=len(left),
-        found_bytes=sum(mark.size for mark in left),
+        count=len(left),
+        total_bytes=sum(mark.size for mark in left),
         deleted=len(deleted),
         deleted_bytes=sum(mark.size for mark in deleted),
         first=tuple(mark.path for mark in left[:_FIRST]),
@@ -167,7 +167,7 @@ class _Search:
             self.table.io.abort_uploads(self.table.location().rstrip("/"), lambda key: self._is_left(key))
 
     def _is_left(self, key: str) -> bool:
-        """Whether one of our runs began the file, and none that is spared."""
+        """Return whether one of our runs began the file, and none that is spared."""
         parts = name_of(key).split("-")
         is_ours = len(parts) > 3 and all(len(part) == 8 for part in parts[:2]) and parts[2].isdecimal()
         return is_ours and not self._spared.has(key)
@@ -187,7 +187,7 @@ class _Search:
         return Reached(frozenset(relative), frozenset(names | {name_of(path) for path in _led_to(plain)}))
 
     def _may_go(self, file: FoundFile) -> bool:
-        """What is old enough: the rest need not be held while metadata is read."""
+        """Return whether a file is old enough: the others need not be held while metadata is read."""
         return file.touched_ms < self._oldest_ms and OWN_DIRECTORY not in file.mark.path.split("/")
 
     def _require_own(self) -> str:
@@ -210,7 +210,7 @@ def _led_to(paths: Iterable[str]) -> Iterator[str]:
 
 
 class OrphanRecords:
-    """What runs wrote down in ``folder``."""
+    """The records of runs in ``folder``."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         """Nothing is read yet."""
@@ -219,7 +219,7 @@ class OrphanRecords:
 
     def marks(self, *, but_of: str) -> frozenset[FileMark]:
         """All that earlier runs wrote down."""
-        return frozenset(mark for _, one in self._all() if one.run_id != but_of for mark in one.marks)
+        return frozenset(mark for _, record in self._all() if record.run_id != but_of for mark in record.marks)
 
     def replace(self, record: OrphanRecord) -> None:
         """Write down ``record`` in the place of all others."""

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Purged:
-    """What became of a drop. ``is_dropped``: the catalog has the table no more.
+    """The outcome of a drop. ``is_dropped``: the catalog has the table no more.
 
     ``why_kept``: a clause that says why all files stay; else ``elsewhere`` counts data files outside the table's own
     folders, which stay, and ``left`` those that could not be deleted.
@@ -84,9 +84,9 @@ def drop_damaged(catalog: Catalog, identifier: Identifier, is_damaged: Callable[
     An SQL catalog drops it only while it names the metadata file that was judged. Raises what the catalog raises.
     """
     if not isinstance(catalog, SqlCatalog):
-        if found := is_damaged():
+        if damaged := is_damaged():
             catalog.drop_table(identifier)
-        return found
+        return damaged
     place = _metadata_place(catalog, identifier)
     return place is not None and is_damaged() and _delete_row(catalog, identifier, place)
 
@@ -152,12 +152,12 @@ class _Look:
         if not self._renamed or isinstance(self._table.catalog, SqlCatalog):
             return self.why
         name = ".".join(self._table.name())
-        said = f"it was renamed to {self._renamed} while it was dropped"
+        event = f"it was renamed to {self._renamed} while it was dropped"
         lost = sorted(place for uuid, place in before.known.items() if uuid not in self.known)
         if not lost:
-            return said
-        found = f"no file of the table that had the name {name} by then was deleted"
-        return f"{said}; {found}: register its metadata again, which was {' or '.join(lost)}"
+            return event
+        kept = f"no file of the table that had the name {name} by then was deleted"
+        return f"{event}; {kept}: register its metadata again, which was {' or '.join(lost)}"
 
 
 def _delete_row(catalog: SqlCatalog, identifier: Identifier, metadata_location: str) -> bool:
@@ -184,7 +184,7 @@ def _rows_of(catalog: SqlCatalog, identifier: Identifier) -> tuple[ColumnElement
 
 @dataclass(frozen=True)
 class _Files:
-    """What goes with a table, in the order in which it goes: what leads to other files goes after them.
+    """The files of a table in the order of deletion: a file that names others goes after them.
 
     ``elsewhere``: how many data files it names that are not its own.
     """
@@ -217,15 +217,15 @@ def _files_of(table: Table) -> _Files:
 
 def _manifests(table: Table) -> dict[str, ManifestFile]:
     """The manifests of all snapshots by path."""
-    found: dict[str, ManifestFile] = {}
+    by_path: dict[str, ManifestFile] = {}
     for snapshot in table.metadata.snapshots:
         try:
             manifests = read_manifests(snapshot, table.io, table.metadata.format_version)
         except (OSError, NotWholeError) as error:
             _log.warning("files of snapshot %s stay behind: %s", snapshot.snapshot_id, error)
         else:
-            found |= {manifest.manifest_path: manifest for manifest in manifests}
-    return found
+            by_path |= {manifest.manifest_path: manifest for manifest in manifests}
+    return by_path
 
 
 def _named(io: FileIO, manifest: ManifestFile) -> Iterator[str]:

@@ -51,15 +51,15 @@ class Removed:
 
     def encode(self) -> bytes:
         """As it is written down."""
-        told = {
-            "snapshots": [str(one) for one in self.snapshots],
+        document = {
+            "snapshots": [str(snapshot_id) for snapshot_id in self.snapshots],
             "lists": self.lists,
             "statistics": self.statistics,
             "base": self.base,
             "refs": self.refs,
             "settled": self.is_settled,
         }
-        return json.dumps(told, sort_keys=True).encode()
+        return json.dumps(document, sort_keys=True).encode()
 
     @staticmethod
     def decode(content: bytes) -> Removed:
@@ -67,11 +67,11 @@ class Removed:
         try:
             raw = json.loads(content)
             return Removed(
-                snapshots=tuple(int(one) for one in raw["snapshots"]),
-                lists=tuple(str(one) for one in raw["lists"]),
-                statistics=tuple(str(one) for one in raw["statistics"]),
+                snapshots=tuple(int(snapshot_id) for snapshot_id in raw["snapshots"]),
+                lists=tuple(str(path) for path in raw["lists"]),
+                statistics=tuple(str(path) for path in raw["statistics"]),
                 base=str(raw.get("base", "")),
-                refs=tuple(str(one) for one in raw.get("refs", ())),
+                refs=tuple(str(name) for name in raw.get("refs", ())),
                 is_settled=bool(raw.get("settled", False)),
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -82,23 +82,23 @@ class Removed:
 class Deleted:
     """How many files are gone, and their bytes as far as manifests tell. ``left``: files that could not be deleted.
 
-    ``told``: sentences on files that stay because another table uses them.
+    ``notes``: sentences on files that stay because another table uses them.
     """
 
     files: int = 0
     nbytes: int = 0
     left: int = 0
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __add__(self, other: Deleted) -> Deleted:
         """Both."""
         return Deleted(
-            self.files + other.files, self.nbytes + other.nbytes, self.left + other.left, self.told + other.told
+            self.files + other.files, self.nbytes + other.nbytes, self.left + other.left, self.notes + other.notes
         )
 
 
 class RemovalNotes:
-    """What commits to ``table`` removed, or were about to, and whose files may still be there."""
+    """Notes of snapshots that commits to ``table`` removed, or were about to: their files may still be there."""
 
     def __init__(self, table: Table) -> None:
         """Nothing is read yet."""
@@ -131,12 +131,12 @@ class RemovalNotes:
 
 
 def removed_of(table: Table, snapshot_ids: Iterable[int]) -> Removed:
-    """What removing some snapshots of ``table`` leaves without a name."""
+    """Return the files that have no name when some snapshots of ``table`` are removed."""
     ids = frozenset(snapshot_ids)
-    gone: Sequence[Snapshot] = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
+    gone: Sequence[Snapshot] = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in ids]
     return Removed(
-        snapshots=tuple(sorted(one.snapshot_id for one in gone)),
-        lists=tuple(sorted(one.manifest_list for one in gone)),
+        snapshots=tuple(sorted(snapshot.snapshot_id for snapshot in gone)),
+        lists=tuple(sorted(snapshot.manifest_list for snapshot in gone)),
         statistics=tuple(sorted(statistics_of(table.metadata, ids))),
         base=table.metadata_location,
         refs=tuple(sorted(table.metadata.refs)),
@@ -185,13 +185,13 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
         for sizes, folders in groups
     ]
     uses = find_uses(table, frozenset(chain.from_iterable(gone)))
-    found = Deleted(told=uses.told())
+    deleted = Deleted(notes=uses.sentences())
     for sizes in gone:
         done = delete_files(io, {path: size for path, size in sizes.items() if path not in uses.paths})
-        found += done
+        deleted += done
         if done.left:  # what leads to it stays, for the next run
             break
-    return found
+    return deleted
 
 
 def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:
@@ -240,9 +240,9 @@ def _log_of(io: FileIO, path: str) -> list[str]:
 
 def _newest_there(io: FileIO, paths: Sequence[str]) -> list[str]:
     """The first of ``paths`` up to one that is gone."""
-    found = []
+    there = []
     for path in paths:
         if not io.new_input(path).exists():
             break
-        found.append(path)
-    return found
+        there.append(path)
+    return there

@@ -28,24 +28,24 @@ def settle_removed(catalog: Catalog, ref: TableRef, ports: CommitPorts) -> list[
     table = load_table(catalog, ref)
     notes = RemovalNotes(table)
     retained = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    told: list[str] = []
+    messages: list[str] = []
     for path, removed in notes.all():
         if removed.is_settled or retained & set(removed.snapshots):
             continue
         lost = find_lost_refs(table, removed.snapshots, removed.refs, removed.base)
         if lost is None:
-            told.append(_UNSEEN.format(count=len(removed.snapshots)))
+            messages.append(_UNSEEN.format(count=len(removed.snapshots)))
             notes.forget(path)
             continue
-        names = {one.name: put_back(catalog, ref, one, ports) for one in lost}
-        told += (_told(one, names[one.name]) for one in lost)
+        names = {lost_ref.name: put_back(catalog, ref, lost_ref, ports) for lost_ref in lost}
+        messages += (_describe(lost_ref, names[lost_ref.name]) for lost_ref in lost)
         if None not in names.values():
             notes.settle(path, removed)
-    return told
+    return messages
 
 
-def _told(lost: LostRef, snapshot_id: int | None) -> str:
-    said = f"The {lost.kind} {lost.name!r} was made on the snapshot {lost.snapshot.snapshot_id} while that expired"
+def _describe(lost: LostRef, snapshot_id: int | None) -> str:
+    message = f"The {lost.kind} {lost.name!r} was made on the snapshot {lost.snapshot.snapshot_id} while that expired"
     if snapshot_id is None:
-        return f"{said}, and the catalog does not take it back: its files stay, and the next run tries again."
-    return f"{said}; it names the same rows again, in the snapshot {snapshot_id}."
+        return f"{message}, and the catalog does not take it back: its files stay, and the next run tries again."
+    return f"{message}; it names the same rows again, in the snapshot {snapshot_id}."

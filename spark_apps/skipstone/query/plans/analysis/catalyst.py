@@ -44,14 +44,14 @@ class Node:
     @cached_property
     def expressions(self) -> dict[Slot, Node]:
         """Expressions among the fields."""
-        found: dict[Slot, Node] = {}
+        expressions: dict[Slot, Node] = {}
         for position, value in enumerate(self.fields.values()):
             if is_tree(value):
-                found[Slot(position, None)] = read_tree(value)
+                expressions[Slot(position, None)] = read_tree(value)
             elif isinstance(value, list):
-                trees = ((at, one) for at, one in enumerate(value) if is_tree(one))
-                found.update({Slot(position, at): read_tree(one) for at, one in trees})
-        return found
+                trees = ((at, tree) for at, tree in enumerate(value) if is_tree(tree))
+                expressions.update({Slot(position, at): read_tree(tree) for at, tree in trees})
+        return expressions
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first; plans inside expressions are not visited."""
@@ -61,7 +61,7 @@ class Node:
 
 
 def is_tree(value: object) -> bool:
-    """Whether a field's JSON is a tree: a list of nodes in pre-order."""
+    """Return whether a field's JSON is a tree: a list of nodes in pre-order."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "num-children" in value[0]
 
 
@@ -109,12 +109,12 @@ def output_ids(relation: Node) -> tuple[int, ...]:
 def column_ids(value: object) -> Iterator[int]:
     """Ids of the columns in the JSON of a field; plans inside it are scopes of their own."""
     if isinstance(value, list):
-        for one in value:
-            yield from column_ids(one)
+        for item in value:
+            yield from column_ids(item)
     elif isinstance(value, dict):
         fields = cast(dict[str, object], value)
         if str(fields.get("class", "")).endswith(f".{COLUMN}"):
             yield int(value["exprId"]["id"])
-        for name, one in fields.items():
+        for name, field in fields.items():
             if name != "plan":
-                yield from column_ids(one)
+                yield from column_ids(field)

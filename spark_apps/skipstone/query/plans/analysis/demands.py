@@ -17,24 +17,24 @@ from skipstone.query.plans.refusals import RelationRefused
 
 
 def find_predicate(relation: IcebergRelation, uses: list[Use], known: Sequence[core.Node] = ()) -> core.Predicate:
-    """What holds for every row that some use takes. ``known``: what does besides. Raises RelationRefused."""
+    """Return the condition of every row that some use takes. ``known``: another one. Raises RelationRefused."""
     root = _all([*known, *_of_conditions(relation, uses, is_needed=not known)])
     return core.Predicate(root, shown(root))
 
 
 def _of_conditions(relation: IcebergRelation, uses: list[Use], *, is_needed: bool) -> list[core.Node]:
-    """What the conditions say; nothing where they say nothing that narrows, unless that ``is_needed``."""
+    """Return the predicates of the conditions; none where they do not narrow, unless one ``is_needed``."""
     try:
-        found = [_translated(relation, use) for use in uses]
+        conditions = [_translated(relation, use) for use in uses]
     except RelationRefused:
         if is_needed:
             raise
         return []
-    return [core.Or(tuple(found)) if len(found) > 1 else found[0]]
+    return [core.Or(tuple(conditions)) if len(conditions) > 1 else conditions[0]]
 
 
 def _all(parts: list[core.Node]) -> core.Node:
-    flat = [one for part in parts for one in (part.parts if isinstance(part, core.And) else (part,))]
+    flat = [conjunct for part in parts for conjunct in (part.parts if isinstance(part, core.And) else (part,))]
     return core.And(tuple(flat)) if len(flat) > 1 else flat[0]
 
 
@@ -51,9 +51,9 @@ def _translated(relation: IcebergRelation, use: Use) -> core.Node:
 
 def find_used(relation: IcebergRelation, uses: list[Use]) -> frozenset[str] | None:
     """Names of the columns that some use takes; None: maybe all."""
-    found: set[str] = set()
+    names: set[str] = set()
     for use in uses:
         if use.columns is None:
             return None
-        found.update(relation.columns[number][0] for number in use.columns if number in relation.columns)
-    return frozenset(found)
+        names.update(relation.columns[number][0] for number in use.columns if number in relation.columns)
+    return frozenset(names)

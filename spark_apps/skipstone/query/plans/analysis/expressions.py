@@ -130,7 +130,7 @@ class Translator:
     # --- values that depend on conditions ---
 
     def _cases_below(self, node: Node) -> Iterator[_Case]:
-        """What ``node`` is in each case that it, or an operand that is compared with literals, distinguishes."""
+        """Yield ``node`` in each case that it, or an operand that is compared with literals, distinguishes."""
         if node.name not in _OPERATORS and node.name not in ("In", "InSet"):
             yield from self._cases(node)
             return
@@ -193,7 +193,7 @@ class Translator:
         return _of_literals(op, left, right) if left.name == "Literal" else self._compared(op, left, right)
 
     def _of_null(self, left: Node, right: Node) -> core.Node | None:
-        """What ``<=>`` says where one side, at least, is a null literal; the left one is not the only literal."""
+        """Return the predicate of ``<=>`` with a null literal on one side, at least; not only the left is a literal."""
         if left.name == "Literal":
             return None if is_null(left) and is_null(right) else _NEVER
         column = self._column(left)
@@ -228,12 +228,12 @@ class Translator:
         column = self._column(operand)
         if column is None or not self._kind(operand):
             return None
-        found = self._listed(operand, items) if node.name == "In" else self._members(node)
-        known = [value for value in found or () if value is not None]
-        if found is None or len(known) == len(found):
-            return None if found is None else core.InList(column, tuple(known))
+        constants = self._listed(operand, items) if node.name == "In" else self._members(node)
+        known = [value for value in constants or () if value is not None]
+        if constants is None or len(known) == len(constants):
+            return None if constants is None else core.InList(column, tuple(known))
         equal = [Node("EqualTo", {}, (operand, item), ()) for item in items if not is_null(item)]
-        return _any([self._leaf(one) for one in equal]) if node.name == "In" else None
+        return _any([self._leaf(equality) for equality in equal]) if node.name == "In" else None
 
     def _listed(self, operand: Node, items: Sequence[Node]) -> list[core.Constant | None]:
         """The values of a list that the column may have; None for one that is not understood."""
@@ -242,11 +242,11 @@ class Translator:
 
     def _members(self, node: Node) -> list[core.Constant | None] | None:
         """As ``_listed``, of a set; None when it holds too many."""
-        kind, found = self._kind(node.children[0]), self.hidden.members(node)
-        if found is None:
+        kind, texts = self._kind(node.children[0]), self.hidden.members(node)
+        if texts is None:
             self.refusal = Refusal.LIST_TOO_LONG
             return None
-        return [held(text, kind) for text in found if kind != UUID_TYPE or uuid_of(text)]
+        return [held(text, kind) for text in texts if kind != UUID_TYPE or uuid_of(text)]
 
     def _prefix(self, node: Node) -> core.Node | None:
         operand, prefix = node.children
@@ -265,7 +265,7 @@ class Translator:
         return core.ColumnRef("", self.columns[expression_id(node)][0])
 
     def _kind(self, node: Node) -> str:
-        """What values a column has, as literals have them; empty when Spark shows others than it holds."""
+        """Return the type of a column's values in literals; empty when Spark shows other values than it holds."""
         return column_kind(str(node.fields["dataType"]), self.columns[expression_id(node)][1])
 
     def _is_text_of_uuid(self, column: Node, literal: Node) -> bool:
@@ -331,17 +331,17 @@ class Translator:
         known = [row for row in rows if row is not None]
         if len(known) < len(rows):
             return _any([self._row_equality(operands, item) for item in items])
-        columns = [self._field_list(one, [row[at] for row in known]) for at, one in enumerate(operands)]
+        columns = [self._field_list(part, [row[at] for row in known]) for at, part in enumerate(operands)]
         together = [self._row_values(operands, row) for row in known] if 1 < len(known) <= MAX_ROWS else []
         return _all(
             [*columns, _any(together) if together and sum(column is not None for column in columns) > 1 else None]
         )
 
     def _row_members(self, node: Node) -> Sequence[Sequence[FieldValue] | None] | None:
-        found = members_of(node, self.hidden)
-        if found is None:
+        rows = members_of(node, self.hidden)
+        if rows is None:
             self.refusal = Refusal.LIST_TOO_LONG
-        return found
+        return rows
 
     def _field_list(self, operand: Node, values: Sequence[FieldValue]) -> core.Node | None:
         column = self._field(operand)
@@ -398,16 +398,18 @@ def _of_literals(op: core.Operator, left: Node, right: Node) -> core.Node | None
     kind = left.fields["dataType"]
     if op != "=" or not isinstance(kind, str) or kind != right.fields["dataType"] or right.name != "Literal":
         return None
-    values = [constant(str(one.fields["value"]), kind) for one in (left, right)]
-    one, other = (value.value if value else None for value in values)
-    return _NEVER if one is not None and other is not None and not isinstance(one, float) and one != other else None
+    values = [constant(str(literal.fields["value"]), kind) for literal in (left, right)]
+    first, other = (value.value if value else None for value in values)
+    return (
+        _NEVER if first is not None and other is not None and not isinstance(first, float) and first != other else None
+    )
 
 
 def _uuid_comparison(op: core.Operator, column: core.ColumnRef, text: str) -> core.Node | None:
     """A UUID, which Spark compares as text, with a text; texts of UUIDs are in the order of their bytes."""
-    found = uuid_of(text)
-    if found is not None:
-        return core.Comparison(op, column, core.Constant(found))
+    uuid_bytes = uuid_of(text)
+    if uuid_bytes is not None:
+        return core.Comparison(op, column, core.Constant(uuid_bytes))
     if op == "=":
         return _NEVER
     ends = uuids_from(text)
@@ -449,7 +451,7 @@ def _any(parts: Sequence[core.Node | None]) -> core.Node | None:
 
 
 def is_narrowing(node: core.Node) -> bool:
-    """Whether a translated condition says more than that columns are not null, which Spark infers of many."""
+    """Return whether a translated condition says more than that columns are not null, which Spark infers of many."""
     match node:
         case core.And():
             return any(is_narrowing(part) for part in node.parts)

@@ -30,26 +30,30 @@ _WIDER = ("byte", "short", "integer", "long", "float", "double")
 
 
 def may_fail(query: Scope) -> bool:
-    """Whether some condition of a query, or of a subquery, may fail on values that its tables do not have."""
+    """Return whether some condition of a query, or of a subquery, may fail on values that its tables do not have."""
     nodes = [node for scope in query.all() for node in scope.tree.walk()]
-    conditions = [one for node in nodes if node.name in _CONDITIONED for one in node.expressions.values()]
+    conditions = [expression for node in nodes if node.name in _CONDITIONED for expression in node.expressions.values()]
     if any(_fails(condition) for condition in conditions):
         return True
-    made = (one for node in nodes if node.name not in _CONDITIONED for one in node.expressions.values())
+    made = (expression for node in nodes if node.name not in _CONDITIONED for expression in node.expressions.values())
     if not any(_fails(expression) for expression in made):
         return False
     # a condition on such a value becomes one that computes it
     own = {number for scope in query.all() for relation in scope.relations for number in output_ids(relation)}
-    return any(_tests_unions(node) for node in nodes) or any(not _ids(one) <= own for one in conditions)
+    return any(_tests_unions(node) for node in nodes) or any(not _ids(condition) <= own for condition in conditions)
 
 
 def _tests_unions(node: Node) -> bool:
-    """Whether a condition may move into the arms of a union, whose columns have the ids of those of its first arm."""
-    return node.name in _CONDITIONED and bool(node.expressions) and any(one.name == "Union" for one in node.walk())
+    """Return whether a condition may move into the arms of a union, which has the column ids of its first arm."""
+    return (
+        node.name in _CONDITIONED
+        and bool(node.expressions)
+        and any(descendant.name == "Union" for descendant in node.walk())
+    )
 
 
 def _fails(expression: Node) -> bool:
-    """Whether an expression of one row may fail, depending on the row."""
+    """Return whether an expression of one row may fail, depending on the row."""
     if any(node.name in _OF_MANY_ROWS for node in expression.walk()):
         return False
     return any(not _is_safe(node) for node in _on_columns(expression))

@@ -36,17 +36,17 @@ class Layout:
 
 
 def has_joins(query: Scope) -> bool:
-    """Whether a query may join relations; a plan inside an expression often becomes a join."""
+    """Return whether a query may join relations; a plan inside an expression often becomes a join."""
     return bool(query.inner) or any(node.name in _JOINS for node in query.tree.walk())
 
 
 def layout_of(execution: QueryExecution) -> Layout:
     """The layout of a query's physical plan."""
-    found = [node for plan in _plans(execution.executedPlan()) for node in _nodes(plan, is_below_join=False)]
-    broadcasts = any(node.name == _BROADCAST_JOIN for node in found)
-    scans = [cast(BatchScan, node.java) for node in found if node.name == _SCAN]
+    nodes = [node for plan in _plans(execution.executedPlan()) for node in _nodes(plan, is_below_join=False)]
+    broadcasts = any(node.name == _BROADCAST_JOIN for node in nodes)
+    scans = [cast(BatchScan, node.java) for node in nodes if node.name == _SCAN]
     return Layout(
-        shuffles=sum(node.name == _SHUFFLE and node.is_below_join for node in found),
+        shuffles=sum(node.name == _SHUFFLE and node.is_below_join for node in nodes),
         filtered=frozenset(number for scan in scans for number in _filtered(scan, broadcasts=broadcasts)),
         grouped=_columns(scan for scan in scans if _class(scan.outputPartitioning()) == "KeyGroupedPartitioning"),
     )
@@ -89,7 +89,7 @@ def _filtered(scan: BatchScan, *, broadcasts: bool) -> Iterator[int]:
 
 
 def _is_effective(condition: Expression, *, broadcasts: bool) -> bool:
-    """Whether a filter will filter: some do only with the rows that a join broadcasts anyway."""
+    """Return whether a filter will filter: some do only with the rows that a join broadcasts anyway."""
     if _class(condition) == "Literal":
         return False
     subquery = cast(InSubquery, condition).plan()

@@ -20,7 +20,7 @@ from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.catalyst import Node
 
-#: What Spark shows in place of bytes that are no UTF-8.
+#: What Spark shows in place of bytes that are not UTF-8.
 NO_TEXT = "\ufffd"
 #: The type of columns that Spark shows as strings and Iceberg holds as 16 bytes.
 UUID_TYPE = "uuid"
@@ -70,7 +70,7 @@ NOTHING_HIDDEN = Hidden(_nothing, _nothing, _nothing, _nothing, _nothing)
 
 
 def are_same_type(spark: str, iceberg: str) -> bool:
-    """Whether a type of Spark's, as JSON has it, holds the same values as one of Iceberg's, in the same form."""
+    """Return whether a type of Spark's, as JSON has it, holds the same values as one of Iceberg's, in the same form."""
     expected = _ICEBERG_TYPES.get(spark) or (spark.replace(",", ", ") if spark.startswith("decimal") else None)
     return expected == iceberg
 
@@ -90,7 +90,7 @@ def literal_kind(kind: str) -> str:
 
 
 def is_null(literal: Node) -> bool:
-    """Whether an expression is a null."""
+    """Return whether an expression is a null."""
     return literal.name == "Literal" and literal.fields["value"] is None
 
 
@@ -125,8 +125,8 @@ def held(text: str, kind: str) -> core.Constant | None:
         case "binary":
             return core.Constant(bytes.fromhex(text))
         case "uuid":
-            found = uuid_of(text)
-            return None if found is None else core.Constant(found)
+            uuid_bytes = uuid_of(text)
+            return None if uuid_bytes is None else core.Constant(uuid_bytes)
         case _:
             return constant(text, kind)
 
@@ -187,13 +187,13 @@ def _day(text: str) -> core.Constant | None:
 def uuid_of(text: str) -> bytes | None:
     """The UUID that Spark shows as ``text``, in lower case with hyphens; None for a text that it shows of none."""
     try:
-        found = UUID(text)
+        uuid = UUID(text)
     except ValueError:
         return None
-    return found.bytes if str(found) == text else None
+    return uuid.bytes if str(uuid) == text else None
 
 
 def uuids_from(prefix: str) -> tuple[bytes, bytes] | None:
     """The first and the last UUID whose text begins with ``prefix``; None when there is none."""
-    first, last = (uuid_of(prefix + one[len(prefix) :]) for one in _ENDS)
+    first, last = (uuid_of(prefix + end[len(prefix) :]) for end in _ENDS)
     return None if first is None or last is None else (first, last)

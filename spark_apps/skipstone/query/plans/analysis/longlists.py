@@ -52,20 +52,20 @@ def members(jvm: Jvm, in_set: InSet) -> Sequence[str] | None:
     """The values of a set of literals but null, as texts of what Catalyst holds (bytes as hexadecimal digits); None
     when they are too many.
     """
-    found = _values(in_set)
-    if found is None or found.isEmpty():
-        return None if found is None else ()
+    values = _values(in_set)
+    if values is None or values.isEmpty():
+        return None if values is None else ()
     separator = _separator()
     is_binary = str(in_set.child().dataType().catalogString()) == "binary"
-    return _joined(jvm, hex_texts(jvm, found) if is_binary else found, separator).split(separator)
+    return _joined(jvm, hex_texts(jvm, values) if is_binary else values, separator).split(separator)
 
 
 def rows(jvm: Jvm, in_set: InSet) -> Sequence[Sequence[str]] | None:
     """The rows of a set of literals, as texts of what Catalyst holds in each field; None when they are too many."""
-    found = _values(in_set)
-    if found is None or found.isEmpty():
-        return None if found is None else ()
-    return texts_of_rows(jvm, found, cast(StructType, in_set.child().dataType()))
+    row_set = _values(in_set)
+    if row_set is None or row_set.isEmpty():
+        return None if row_set is None else ()
+    return texts_of_rows(jvm, row_set, cast(StructType, in_set.child().dataType()))
 
 
 def texts_of_rows(jvm: Jvm, rows: LiteralSet | LiteralSeq, schema: StructType) -> Sequence[Sequence[str]]:
@@ -83,14 +83,14 @@ def fields(literal: RowLiteral) -> Sequence[str]:
 
 def _values(in_set: InSet) -> LiteralSet | None:
     """The values of a set but null; None when they are too many."""
-    found = in_set.hset()
-    if found.size() > MAX_VALUES:
+    values = in_set.hset()
+    if values.size() > MAX_VALUES:
         return None
-    return found.excl(None) if found.contains(None) else found
+    return values.excl(None) if values.contains(None) else values
 
 
 def _separator() -> str:
-    """What nobody can have written into a value."""
+    """Return a text that nobody can have written into a value."""
     return secrets.token_hex(16)
 
 

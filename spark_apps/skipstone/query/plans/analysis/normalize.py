@@ -96,7 +96,7 @@ def with_joins_of_subqueries(jvm: Jvm, plan: LogicalPlan, depth: int) -> Logical
 
 
 def has_lateral(tree: Node) -> bool:
-    """Whether a plan has lateral joins."""
+    """Return whether a plan has lateral joins."""
     return any(node.name == _LATERAL for node in tree.walk())
 
 

@@ -31,7 +31,7 @@ from skipstone.compat.icebergjava import (
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaMap, JavaObject, Jvm, Option, items, java_class
-from skipstone.compat.methods import Path, With, getter, said_of
+from skipstone.compat.methods import Path, With, getter, values_at
 from skipstone.query.plans.analysis.catalyst import Node, descend, expression_id, read_tree
 from skipstone.query.plans.analysis.uses import Key, Scope, ancestors, key_of, names_any, open_scope
 from skipstone.query.plans.catalogs import CLASS, SparkCatalogView, frozen_table, open_table
@@ -69,7 +69,7 @@ class IcebergRelation:
 
 
 def is_iceberg(jvm: Jvm, java: Relation) -> bool:
-    """Whether a relation is one of Iceberg's that was not rewritten yet."""
+    """Return whether a relation is one of Iceberg's that was not rewritten yet."""
     return _table_class(jvm, java) in (SPARK_TABLE, CHANGELOG)
 
 
@@ -78,7 +78,7 @@ def _table_class(jvm: Jvm, java: Relation) -> str:
 
 
 class _Relation(NamedTuple):
-    """What a relation in the JVM says of itself and of its table, in the order of ``_OF_RELATION``."""
+    """The facts of a relation in the JVM and of its table, in the order of ``_OF_RELATION``."""
 
     name: str
     table_class: str
@@ -125,24 +125,24 @@ class QueryTables:
         self.jvm = jvm
         self._catalogs: dict[str, SparkCatalogView] = {}
         self._opened: dict[int, OpenTable] = {}
-        self._said: dict[int, _Relation] = {}
+        self._described: dict[int, _Relation] = {}
 
     def open(self, key: int, java: Relation) -> OpenTable:
-        """The table of the relation with a key. Raises RelationRefused for what is no table of rows."""
-        found = self._opened.get(key)
-        if found is None:
-            found = self._opened[key] = self._open(java, self._says(key, java).name)
-        return found
+        """The table of the relation with a key. Raises RelationRefused for what is not a table of rows."""
+        table = self._opened.get(key)
+        if table is None:
+            table = self._opened[key] = self._open(java, self._describe(key, java).name)
+        return table
 
     def open_relation(self, key: int, node: Node, java: Relation, wap_branch: str | None) -> IcebergRelation:
         """The relation with its table. ``wap_branch``: what the session reads instead of main.
 
         Raises RelationRefused.
         """
-        said = self._says(key, java)
-        _require_plain_read(self.jvm, java, said, wap_branch)
+        description = self._describe(key, java)
+        _require_plain_read(self.jvm, java, description, wap_branch)
         opened = self.open(key, java)
-        pinned = _pin(self.jvm, java, opened, said)
+        pinned = _pin(self.jvm, java, opened, description)
         columns = _columns(node, pinned.schema)
 
         def freeze() -> BaseTable:
@@ -153,23 +153,23 @@ class QueryTables:
     def name(self, key: int, java: Relation) -> str:
         """The name of the table of the relation with a key."""
         try:
-            return self._says(key, java).name
-        except RelationRefused:  # what is no table of rows has a name, too
+            return self._describe(key, java).name
+        except RelationRefused:  # what is not a table of rows has a name, too
             return str(java.table().name())
 
     def snapshot_id(self, key: int, java: Relation) -> int | None:
         """The snapshot that Spark pinned; None where the table has none. Raises RelationRefused."""
-        return self._says(key, java).snapshot_id
+        return self._describe(key, java).snapshot_id
 
-    def _says(self, key: int, java: Relation) -> _Relation:
-        found = self._said.get(key)
-        if found is None:
+    def _describe(self, key: int, java: Relation) -> _Relation:
+        description = self._described.get(key)
+        if description is None:
             if _table_class(self.jvm, java) == CHANGELOG:
                 raise RelationRefused(Refusal.CHANGELOG_TABLE)
-            found = self._said[key] = _Relation(*said_of(self.jvm, java, _OF_RELATION))
-        if found.table_class not in DATA_TABLES:
+            description = self._described[key] = _Relation(*values_at(self.jvm, java, _OF_RELATION))
+        if description.table_class not in DATA_TABLES:
             raise RelationRefused(Refusal.METADATA_TABLE)
-        return found
+        return description
 
     def _open(self, java: Relation, name: str) -> OpenTable:
         jvm = self.jvm
@@ -182,22 +182,22 @@ class QueryTables:
         return OpenTable(table, metadata, opened, name)
 
     def _view(self, name: str, java: Relation) -> SparkCatalogView:
-        found = self._catalogs.get(name)
-        if found is None:
-            found = self._catalogs[name] = SparkCatalogView(self.jvm, java.catalog().get().icebergCatalog())
-        return found
+        view = self._catalogs.get(name)
+        if view is None:
+            view = self._catalogs[name] = SparkCatalogView(self.jvm, java.catalog().get().icebergCatalog())
+        return view
 
 
-def _require_plain_read(jvm: Jvm, java: Relation, said: _Relation, wap_branch: str | None) -> None:
-    if said.has_no_catalog or said.has_no_name:
+def _require_plain_read(jvm: Jvm, java: Relation, description: _Relation, wap_branch: str | None) -> None:
+    if description.has_no_catalog or description.has_no_name:
         raise RelationRefused(Refusal.NO_CATALOG)
     if getter(jvm, Relation.identifier, Option.get, *CLASS).apply(java) == PATH_IDENTIFIER:
         raise RelationRefused(Refusal.NO_CATALOG)
-    if unknown := said.options.keys() - _HARMLESS_OPTIONS:
+    if unknown := description.options.keys() - _HARMLESS_OPTIONS:
         raise RelationRefused(Refusal.READ_OPTION, f"option {min(unknown)}")
-    if said.encryption_key:
+    if description.encryption_key:
         raise RelationRefused(Refusal.ENCRYPTED)
-    if wap_branch and str(said.wap).lower() == "true":
+    if wap_branch and str(description.wap).lower() == "true":
         raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
@@ -207,16 +207,16 @@ class _Pinned:
     schema: Schema
 
 
-def _pin(jvm: Jvm, java: Relation, opened: OpenTable, said: _Relation) -> _Pinned:
+def _pin(jvm: Jvm, java: Relation, opened: OpenTable, description: _Relation) -> _Pinned:
     """The snapshot that Spark pinned when it analyzed the query, and the schema it reads it in."""
-    snapshot_id, metadata = said.snapshot_id, opened.table.metadata
+    snapshot_id, metadata = description.snapshot_id, opened.table.metadata
     if snapshot_id is None:
         raise RelationRefused(Refusal.EMPTY)
     current = metadata.schema()
     if java.table().equals(java_class(jvm, SPARK_TABLES)(opened.java)):
         return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
     schema = _snapshot_schema(metadata, snapshot_id)
-    travels = said.travels and said.branch is None
+    travels = description.travels and description.branch is None
     if not travels and schema.fields != current.fields:
         raise RelationRefused(Refusal.SCHEMA_DIFFERS)
     return _Pinned(snapshot_id, schema)
@@ -226,8 +226,8 @@ def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
     snapshot = metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise RelationRefused(Refusal.FAILED, f"snapshot {snapshot_id} is not in the metadata any more")
-    found = [schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id]
-    return found[0] if found else metadata.schema()
+    schemas = [schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id]
+    return schemas[0] if schemas else metadata.schema()
 
 
 def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:

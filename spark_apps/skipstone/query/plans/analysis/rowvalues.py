@@ -26,12 +26,12 @@ class FieldValue:
 
     @property
     def may_be_null(self) -> bool:
-        """Whether the field may be null."""
+        """Return whether the field may be null."""
         return self.text in (None, _NULL)
 
 
 def is_row(node: Node) -> bool:
-    """Whether an expression makes a row of other expressions."""
+    """Return whether an expression makes a row of other expressions."""
     made = node.children[0] if node.name == "Cast" else node
     return made.name == "CreateNamedStruct" and (made is node or _field_types(node) is not None)
 
@@ -45,16 +45,16 @@ def fields_of(row: Node) -> list[Node]:
 
 
 def values_of(literal: Node, hidden: Hidden) -> list[FieldValue] | None:
-    """The values of the fields of a literal; None for what is no literal of a row."""
+    """The values of the fields of a literal; None for what is not a literal of a row."""
     types = _field_types(literal) if literal.name == "Literal" and literal.fields["value"] is not None else None
     return None if types is None else field_values(hidden.fields(literal), types)
 
 
 def members_of(in_set: Node, hidden: Hidden) -> list[list[FieldValue]] | None:
     """The rows of a set of literals; None when they are too many."""
-    found = hidden.rows(in_set)
+    rows = hidden.rows(in_set)
     types = [field.fields.get("dataType") for field in fields_of(in_set.children[0])]
-    return None if found is None else [field_values(texts, types) for texts in found]
+    return None if rows is None else [field_values(texts, types) for texts in rows]
 
 
 def field_values(texts: Sequence[str], types: Sequence[object]) -> list[FieldValue]:
@@ -69,7 +69,7 @@ def _field_types(node: Node) -> list[object] | None:
     kind = node.fields.get("dataType")
     if not isinstance(kind, dict) or kind.get("type") != "struct":
         return None
-    return [one["type"] for one in kind["fields"]]
+    return [field["type"] for field in kind["fields"]]
 
 
 def _cast(field: Node, kind: object) -> Node:

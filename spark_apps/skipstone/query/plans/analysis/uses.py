@@ -94,7 +94,7 @@ class Use:
 
 
 def is_relation(leaf: Node) -> bool:
-    """Whether a leaf is a table with columns."""
+    """Return whether a leaf is a table with columns."""
     return leaf.name == RELATION and bool(leaf.fields["output"])
 
 
@@ -124,8 +124,8 @@ def _inner(handle: Handle, tree: Node) -> Iterator[Inner]:
 def _plan_handle(handle: Handle, owner: Node, slot: Slot, expression: Node) -> Handle:
     @cache
     def inside() -> LogicalPlan:
-        found = descend(field_of(descend(handle(), owner.path), slot), expression.path)
-        return cast(PlanExpression, found).plan()
+        subquery = descend(field_of(descend(handle(), owner.path), slot), expression.path)
+        return cast(PlanExpression, subquery).plan()
 
     return inside
 
@@ -140,46 +140,48 @@ def field_of(node: LogicalPlan, slot: Slot) -> Expression:
 
 def uses_of(jvm: Jvm, query: Scope) -> dict[Key, list[Use]]:
     """Every use of every relation, by its key; a relation whose uses cannot be told apart has one without condition."""
-    found: dict[Key, list[Use]] = {}
+    uses_by_key: dict[Key, list[Use]] = {}
     for scope in query.all():
         if scope.relations:
             for key, uses in _scope_uses(jvm, scope).items():
-                found.setdefault(key, []).extend(uses)
-    return found
+                uses_by_key.setdefault(key, []).extend(uses)
+    return uses_by_key
 
 
 def uses_of_normalized(jvm: Jvm, query: Scope, normal: Scope) -> dict[Key, list[Use]]:
     """As ``uses_of``, of a ``query`` that is normalized already. Where that copied a relation, by the query itself."""
-    found = _uses(jvm, normal.handle(), normal.tree)
+    uses_by_key = _uses(jvm, normal.handle(), normal.tree)
     for inner in normal.inner:
         for key, uses in uses_of(jvm, inner.scope).items():
-            found.setdefault(key, []).extend(uses)
+            uses_by_key.setdefault(key, []).extend(uses)
     counts = Counter(key_of(relation) for scope in query.all() for relation in scope.relations)
-    if all(len(found.get(key, ())) == count for key, count in counts.items()):
-        return found
+    if all(len(uses_by_key.get(key, ())) == count for key, count in counts.items()):
+        return uses_by_key
     plain = uses_of(jvm, query)
-    return {key: found[key] if len(found.get(key, ())) == counts[key] else uses for key, uses in plain.items()}
+    return {
+        key: uses_by_key[key] if len(uses_by_key.get(key, ())) == counts[key] else uses for key, uses in plain.items()
+    }
 
 
 def _scope_uses(jvm: Jvm, scope: Scope) -> dict[Key, list[Use]]:
     plan = with_sets(jvm, normalized(jvm, with_known_sides(jvm, scope.handle(), scope.tree)))
-    found = _uses(jvm, plan, plan_tree(jvm, plan))
+    uses_by_key = _uses(jvm, plan, plan_tree(jvm, plan))
     if has_lateral(scope.tree):  # what its right side takes of the left one is not in the normalized plan
-        found = {key: [replace(use, columns=None) for use in uses] for key, uses in found.items()}
-    return _told_apart(found, Counter(key_of(relation) for relation in scope.relations))
+        uses_by_key = {key: [replace(use, columns=None) for use in uses] for key, uses in uses_by_key.items()}
+    return _told_apart(uses_by_key, Counter(key_of(relation) for relation in scope.relations))
 
 
 def _uses(jvm: Jvm, plan: LogicalPlan, tree: Node) -> dict[Key, list[Use]]:
-    found: dict[Key, list[Use]] = {}
+    uses_by_key: dict[Key, list[Use]] = {}
     for relation in tree.walk():
         if relation.name == RELATION and relation.fields["output"]:
-            found.setdefault(key_of(relation), []).append(use_of(jvm, plan, tree, relation))
-    return found
+            uses_by_key.setdefault(key_of(relation), []).append(use_of(jvm, plan, tree, relation))
+    return uses_by_key
 
 
-def _told_apart(found: dict[Key, list[Use]], counts: Mapping[Key, int]) -> dict[Key, list[Use]]:
-    unknown = {key for key, count in counts.items() if len(found.get(key, ())) != count}
-    return found | {key: [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)] for key in unknown}
+def _told_apart(uses_by_key: dict[Key, list[Use]], counts: Mapping[Key, int]) -> dict[Key, list[Use]]:
+    unknown = {key for key, count in counts.items() if len(uses_by_key.get(key, ())) != count}
+    return uses_by_key | {key: [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)] for key in unknown}
 
 
 def use_of(jvm: Jvm, plan: LogicalPlan, tree: Node, relation: Node) -> Use:
@@ -215,19 +217,19 @@ def _columns(above: Sequence[Node], count: int) -> frozenset[int] | None:
 
 
 def names_any(scope: Scope, columns: frozenset[int]) -> bool:
-    """Whether an expression of a scope, or of those inside it, names one of the columns with these ids."""
-    nodes = (node for one in scope.all() for node in one.tree.walk() if node.name != RELATION)
+    """Return whether an expression of a scope, or of those inside it, names one of the columns with these ids."""
+    nodes = (node for nested in scope.all() for node in nested.tree.walk() if node.name != RELATION)
     return any(number in columns for node in nodes for number in column_ids(list(node.fields.values())))
 
 
 def ancestors(tree: Node, node: Node) -> list[Node]:
     """The nodes above ``node``, the root first."""
-    found = []
+    above = []
     at = tree
     for position in node.path:
-        found.append(at)
+        above.append(at)
         at = at.children[position]
-    return found
+    return above
 
 
 def _why_no_condition(above: Sequence[Node], relation: Node) -> Refusal:

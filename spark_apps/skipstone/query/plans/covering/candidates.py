@@ -68,10 +68,10 @@ def find_candidates(state: QueryState, query: Normal) -> Iterator[Candidate]:
     joins: dict[Path, list[EquiJoin]] = {}
     for join in equi_joins(query.tree):
         joins.setdefault(join.relation.path, []).append(join)
-    for path, found in joins.items():
-        key = key_of(found[0].relation)
+    for path, at_path in joins.items():
+        key = key_of(at_path[0].relation)
         if key in state.sites and key not in state.planned:
-            yield from _candidate(state, query, cast(Relation, descend(query.plan, path)), found)
+            yield from _candidate(state, query, cast(Relation, descend(query.plan, path)), at_path)
 
 
 def _candidate(state: QueryState, query: Normal, java: Relation, joins: Sequence[EquiJoin]) -> Iterator[Candidate]:
@@ -81,12 +81,12 @@ def _candidate(state: QueryState, query: Normal, java: Relation, joins: Sequence
     except RelationRefused:
         return
     if indexes := covering_indexes(relation, state.session.limits.index_namespace):
-        found = [*offers(query.tree, relation, joins, indexes)]
-        yield Candidate(node, java, relation, indexes, found)
+        offered = [*offers(query.tree, relation, joins, indexes)]
+        yield Candidate(node, java, relation, indexes, offered)
 
 
 def has_covering_index(state: QueryState) -> bool:
-    """Whether a relation that may be read through indexes has one. Asks the catalog and nothing else."""
+    """Return whether a relation that may be read through indexes has one. Asks the catalog and nothing else."""
     for key in state.sites:
         with suppress(RelationRefused):
             if _is_covered(state.opened(key), state.session.limits.index_namespace):
@@ -98,9 +98,13 @@ def _is_covered(relation: IcebergRelation, namespace: str | None) -> bool:
     table, catalog = relation.table, relation.table.catalog
     *own, name = table.name()
     levels = levels_of(namespace) if namespace else tuple(own)
-    listed = (one for one in catalog.list_tables(levels) if one[-1].startswith(index_table_prefix(name)))
-    tables = (load_index_table(catalog, one) for one in listed)
-    return any(found is not None and stored_type(found.properties).traits.is_bucketed for found in tables)
+    listed = (
+        identifier for identifier in catalog.list_tables(levels) if identifier[-1].startswith(index_table_prefix(name))
+    )
+    tables = (load_index_table(catalog, identifier) for identifier in listed)
+    return any(
+        index_table is not None and stored_type(index_table.properties).traits.is_bucketed for index_table in tables
+    )
 
 
 def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
@@ -117,8 +121,8 @@ def _offers_of(candidates: Sequence[Candidate]) -> Iterator[CoveringOffer]:
     return (offer for candidate in candidates for offer in candidate.offers)
 
 
-def _fit(one: CoveringOffer, other: CoveringOffer) -> bool:
-    """Whether two offers are for the two sides of one join, with the same buckets."""
-    is_other_side = one.joined.join == other.joined.join and one.joined.side != other.joined.side
-    places = [[(equality.slot, equality.path) for _, equality in offer.keys] for offer in (one, other)]
-    return is_other_side and one.buckets == other.buckets and places[0] == places[1]
+def _fit(first: CoveringOffer, other: CoveringOffer) -> bool:
+    """Return whether two offers are for the two sides of one join, with the same buckets."""
+    is_other_side = first.joined.join == other.joined.join and first.joined.side != other.joined.side
+    places = [[(equality.slot, equality.path) for _, equality in offer.keys] for offer in (first, other)]
+    return is_other_side and first.buckets == other.buckets and places[0] == places[1]

@@ -70,7 +70,7 @@ class Choice:
     query: Normal
 
     def choose(self, candidate: Candidate, offer: CoveringOffer) -> Chosen:
-        """What replaces a relation. Raises NotChosen and NotBucketed."""
+        """Return the replacement of a relation. Raises NotChosen and NotBucketed."""
         relation, predicate = candidate.relation, self._predicate(candidate)
         options = replace(self.state.options(relation), by_position=False)
         read = plan_read(relation.table, predicate, options)
@@ -82,11 +82,11 @@ class Choice:
             relation,
             rows,
             [NeededColumn(column, attributes[column.number]) for column in offer.columns],
-            [self._hashed(one, attributes[one.number]) for one, _ in offer.keys],
+            [self._hashed(key, attributes[key.number]) for key, _ in offer.keys],
             self._condition(candidate),
             predicate,
         )
-        names = tuple(relation.columns[one.number][0] for one, _ in offer.keys)
+        names = tuple(relation.columns[key.number][0] for key, _ in offer.keys)
         return Chosen(candidate, offer, self._uniting().plan(covered), JoinedByBuckets(relation.name, names, rows))
 
     def widened(self, expression: Expression) -> Expression:
@@ -105,7 +105,7 @@ class Choice:
         return Uniting(session.jvm, session.spark, java, grouping_session(java), session.staging, cores)
 
     def _predicate(self, candidate: Candidate) -> Predicate | None:
-        """What the query's own condition says of the rows of the relation."""
+        """Return the query's own condition on the rows of the relation."""
         use = use_of(self.state.session.jvm, self.query.plan, self.query.tree, candidate.node)
         try:
             return find_predicate(candidate.relation, [use])
@@ -143,7 +143,7 @@ def _attributes(candidate: Candidate) -> Mapping[int, NamedAttribute]:
 
 
 def _rows(candidate: Candidate, offer: CoveringOffer, read: ReadPlan, *, only_rows: bool) -> CoveredRows:
-    """What is read from where. Raises NotChosen when Spark's way costs less."""
+    """Return the rows to read from index and files. Raises NotChosen when Spark's way costs less."""
     left = np.zeros(len(read.files), np.bool_)
     left[list(read.ordinals)] = True
     rows = plan_rows(candidate.relation.table, read.files, offer.index, left, only_rows=only_rows)
@@ -166,8 +166,8 @@ def _require_sound(index: FoundIndex) -> None:
     """Raise NotChosen if a file of an index is gone or damaged: the tasks of the query would find that too late."""
     unknown = [file for file in index.index.entries if (file.path, file.size) not in _sound]
     with ThreadPoolExecutor(_LOOKS) as threads:
-        found = [*threads.map(lambda file: find_damage(index.index, [file]), unknown)]
-    damaged = [one for some in found for one in some]
+        damage = [*threads.map(lambda file: find_damage(index.index, [file]), unknown)]
+    damaged = [file for some in damage for file in some]
     if damaged:
         raise NotChosen(NotJoined.UNREADABLE, str(damaged[0]))
     _sound.update((file.path, file.size) for file in unknown)

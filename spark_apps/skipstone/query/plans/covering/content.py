@@ -31,7 +31,7 @@ class CoveredRows:
     """The rows of a snapshot that are read from an index, and the files that are not.
 
     ``missing``: ordinals of the files that may hold a row of the query and are read themselves. ``file_ids``: whose
-    entries are rows; None: all entries are. ``deleted``: entries that are no rows any more (DELETED_SCHEMA).
+    entries are rows; None: all entries are. ``deleted``: entries that are not rows any more (DELETED_SCHEMA).
     ``single``, ``mixed``: entries in files of one bucket, and of all buckets.
     """
 
@@ -52,9 +52,9 @@ class CoveredRows:
 def plan_rows(
     table: Table, files: FileSet, index: FoundIndex, candidates: Mask, *, only_rows: bool = False
 ) -> CoveredRows:
-    """What to read of a snapshot; ``candidates``: the files that may hold a row of the query.
+    """Return the rows to read of a snapshot; ``candidates``: the files that may hold a row of the query.
 
-    ``only_rows``: entries that are no rows, or of files that are no candidates, must not even be looked at.
+    ``only_rows``: entries that are not rows, or of files that are not candidates, must not even be looked at.
     """
     usable = index.covered.copy()
     if only_rows:
@@ -81,28 +81,28 @@ def _deletes(table: Table, files: FileSet, index: FoundIndex, usable: Mask) -> l
     """Deleted rows of the usable files; those whose deletes are too many, or not by position, are usable no more."""
     if not files.delete_files:
         return []
-    found, left = [], cost.BUCKET_JOIN_DELETED
+    deleted, left = [], cost.BUCKET_JOIN_DELETED
     for count, ordinal in sorted(_counted(files, usable)):
         left -= count
         rows = None if left < 0 else _deleted(table, files, ordinal)
         if rows is None:
             usable[ordinal] = False
         else:
-            found.append(_entries(int(index.files.coverage.file_ids[ordinal]), rows))
-    return found
+            deleted.append(_entries(int(index.files.coverage.file_ids[ordinal]), rows))
+    return deleted
 
 
 def _counted(files: FileSet, usable: Mask) -> list[tuple[int, int]]:
     """The usable files with deletes: how many these are at most, and the file; others than by position are too many."""
-    found = []
+    counted = []
     for ordinal in np.flatnonzero(usable).tolist():
         deletes = files.applying_deletes(ordinal)
         if not deletes:
             continue
         is_plain = all(delete.kind is DeleteKind.POSITION for delete in deletes)
         count = sum(delete.file.record_count for delete in deletes) if is_plain else cost.BUCKET_JOIN_DELETED + 1
-        found.append((count, ordinal))
-    return found
+        counted.append((count, ordinal))
+    return counted
 
 
 def _deleted(table: Table, files: FileSet, ordinal: int) -> npt.NDArray[np.int64] | None:

@@ -79,7 +79,7 @@ class Entries:
         read = chosen.select(*(chosen[column.held.column.name] for column in scan.columns), *besides)
         plan = java_frame(read).queryExecution().analyzed()
         stored = [*items(plan.output())]
-        needed = [self._as_needed(one, column) for one, column in zip(stored, scan.columns, strict=False)]
+        needed = [self._as_needed(attribute, column) for attribute, column in zip(stored, scan.columns, strict=False)]
         plan = scala_object(jvm, PROJECT).apply(scala_seq(jvm, [*needed, *stored[len(needed) :]]), plan)
         return plan if scan.condition is None else scala_object(jvm, FILTER).apply(scan.condition, plan)
 
@@ -92,12 +92,14 @@ class Entries:
         return made.copy(made.table(), made.output(), none, none, whole, none)
 
     def _as_needed(self, stored: Attribute, column: NeededColumn) -> Attribute:
-        """What entries hold of a column, in its type and under the id of its attribute."""
-        found: Expression = stored
+        """Return the values of a column in entries, in its type and under the id of its attribute."""
+        expression: Expression = stored
         wanted, none, nothing = column.attribute, scala_object(self.jvm, NONE), scala_object(self.jvm, EMPTY_SEQ)
         if column.held.kind.startswith(_NARROW):
-            found = scala_object(self.jvm, CAST).apply(found, wanted.dataType(), none, _UNCHECKED)
-        return java_class(self.jvm, ALIAS)(found, wanted.name(), wanted.exprId(), wanted.qualifier(), none, nothing)
+            expression = scala_object(self.jvm, CAST).apply(expression, wanted.dataType(), none, _UNCHECKED)
+        return java_class(self.jvm, ALIAS)(
+            expression, wanted.name(), wanted.exprId(), wanted.qualifier(), none, nothing
+        )
 
 
 def _of_files(scan: EntryScan) -> list[str]:

@@ -65,8 +65,8 @@ def _of_relation(tree: Node, relation: Node) -> Iterator[EquiJoin]:
     for node in reversed(ancestors(tree, relation)):
         if node.name == "Join":
             side = relation.path[len(node.path)]
-            if found := _equalities(node, columns):
-                yield EquiJoin(relation, node.path, side, found)
+            if equalities := _equalities(node, columns):
+                yield EquiJoin(relation, node.path, side, equalities)
             if side not in _PASSED.get(_kind(node), frozenset()):
                 return
         elif node.name == "Project":
@@ -85,8 +85,8 @@ def _kind(join: Node) -> str:
 
 
 def _equalities(join: Node, columns: Mapping[int, int]) -> dict[int, Equality]:
-    """The equalities of a join by columns; the other side of one of these is no column of the same relation."""
-    found: dict[int, Equality] = {}
+    """The equalities of a join by columns; the other side of one of these is not a column of the same relation."""
+    equalities: dict[int, Equality] = {}
     for slot, condition in join.expressions.items():
         for equality in conjuncts(condition):
             if equality.name != "EqualTo":
@@ -94,8 +94,8 @@ def _equalities(join: Node, columns: Mapping[int, int]) -> dict[int, Equality]:
             sides = [_column(side, columns) for side in equality.children]
             for mine, own in zip(equality.children, sides, strict=True):
                 if own is not None and sides.count(None) == 1:
-                    found.setdefault(own, Equality(slot, equality.path, str(mine.fields["dataType"])))
-    return found
+                    equalities.setdefault(own, Equality(slot, equality.path, str(mine.fields["dataType"])))
+    return equalities
 
 
 def conjuncts(condition: Node) -> Iterator[Node]:
@@ -135,6 +135,8 @@ def _renamed(expressions: list[Node], columns: Mapping[int, int]) -> dict[int, i
 def _grouped(aggregate: Node, columns: Mapping[int, int]) -> dict[int, int]:
     """The columns that an aggregate groups by: all rows of a group have the same value of them."""
     grouping = _expressions(aggregate, "groupingExpressions")
-    kept = {expression_id(one) for one in grouping if one.name == "AttributeReference"} & columns.keys()
-    found = {number: columns[number] for number in kept}
-    return found | _renamed(_expressions(aggregate, "aggregateExpressions"), found)
+    kept = {
+        expression_id(expression) for expression in grouping if expression.name == "AttributeReference"
+    } & columns.keys()
+    grouped = {number: columns[number] for number in kept}
+    return grouped | _renamed(_expressions(aggregate, "aggregateExpressions"), grouped)

@@ -65,11 +65,11 @@ class CoveringOffer:
 def offers(
     tree: Node, relation: IcebergRelation, joins: Sequence[EquiJoin], indexes: Sequence[FoundIndex]
 ) -> Iterator[CoveringOffer]:
-    """What the covering indexes of a relation offer for its joins, the nearest join and most keys first."""
+    """Yield the offers of the covering indexes of a relation for its joins, the nearest join and most keys first."""
     needed = needed_ids(tree, joins[0].relation)
     usable = [index for index in indexes if not index.replaced and index.covered.any()]
     for joined in joins:
-        for index in sorted(usable, key=lambda one: -len(one.index.definition.columns)):
+        for index in sorted(usable, key=lambda candidate: -len(candidate.index.definition.columns)):
             held = _held(relation, index)
             keys = _keys(held, joined, index)
             if keys and needed <= held.keys():
@@ -91,32 +91,34 @@ def needed_ids(tree: Node, relation: Node) -> frozenset[int]:
 
 def _ids(node: Node) -> Iterator[int]:
     for expression in node.expressions.values():
-        yield from (expression_id(one) for one in expression.walk() if one.name == "AttributeReference")
+        yield from (expression_id(part) for part in expression.walk() if part.name == "AttributeReference")
 
 
 def _held(relation: IcebergRelation, index: FoundIndex) -> dict[int, HeldBy]:
     """The columns of a relation that entries hold, by the ids of their attributes."""
     fields = {field.name: field.field_id for field in relation.schema.fields}
-    found = {}
+    held = {}
     for number, (name, kind) in relation.columns.items():
         column = index.columns.get(fields[name])
         if column is not None and _READ.fullmatch(kind):
-            found[number] = HeldBy(number, kind, column)
-    return found
+            held[number] = HeldBy(number, kind, column)
+    return held
 
 
 def _keys(held: Mapping[int, HeldBy], joined: EquiJoin, index: FoundIndex) -> tuple[tuple[HeldBy, Equality], ...]:
     """The keys of an index with the equalities of a join; none when the join has no such equality of one of them."""
     keys = [column for column in index.columns.values() if column.is_key]
-    by_name = {one.column.name: one for one in held.values() if one.column.is_key}
-    found = [(by_name.get(key.name), key) for key in keys]
-    pairs = [(one, joined.columns.get(one.number)) for one, _ in found if one is not None]
-    fit = tuple((one, equality) for one, equality in pairs if equality is not None and _is_hashed(one, equality))
+    by_name = {holder.column.name: holder for holder in held.values() if holder.column.is_key}
+    keyed = [(by_name.get(key.name), key) for key in keys]
+    pairs = [(holder, joined.columns.get(holder.number)) for holder, _ in keyed if holder is not None]
+    fit = tuple(
+        (holder, equality) for holder, equality in pairs if equality is not None and _is_hashed(holder, equality)
+    )
     return fit if len(fit) == len(keys) else ()
 
 
 def _is_hashed(key: HeldBy, equality: Equality) -> bool:
-    """Whether Spark hashes what is compared as the key is hashed."""
+    """Return whether Spark hashes what is compared as the key is hashed."""
     if not is_bucketed(key.kind):
         return False
     if key.kind.startswith("decimal"):

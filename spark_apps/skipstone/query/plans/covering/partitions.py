@@ -62,10 +62,10 @@ class NotBucketed(Exception):
 
 def grouping_session(session: CloneableSession) -> CloneableSession:
     """A copy of a session for planning scans of indexes; the user's own session keeps its settings."""
-    found = session.cloneSession()
+    copy = session.cloneSession()
     for key, value in _GROUPED.items():
-        found.conf().set(key, value)
-    return found
+        copy.conf().set(key, value)
+    return copy
 
 
 @lru_cache(maxsize=1)
@@ -111,14 +111,14 @@ class Partitioner:
         if name != KEY_GROUPED:
             raise NotBucketed(f"the scan of the index reports {name}")
         grouped = cast(KeyGrouped, partitioning)
-        found = numbers_at(self.jvm, grouped.uniquePartitionValues(), grouped.expressions().size() - 1)
-        if len(found) != rows.getNumPartitions() or len({*found}) != len(found) or not {*found} <= {*range(buckets)}:
+        held = numbers_at(self.jvm, grouped.uniquePartitionValues(), grouped.expressions().size() - 1)
+        if len(held) != rows.getNumPartitions() or len({*held}) != len(held) or not {*held} <= {*range(buckets)}:
             raise NotBucketed(f"{rows.getNumPartitions()} partitions do not hold the buckets of the index")
-        return rows if found == [*range(buckets)] else self._in_order(rows, found, buckets)
+        return rows if held == [*range(buckets)] else self._in_order(rows, held, buckets)
 
-    def _in_order(self, rows: RowPartitions, found: Sequence[int], buckets: int) -> RowPartitions:
-        """All buckets in their order; ``found``: which one each partition of ``rows`` holds."""
-        partition_of = {bucket: partition for partition, bucket in enumerate(found)}
+    def _in_order(self, rows: RowPartitions, held: Sequence[int], buckets: int) -> RowPartitions:
+        """All buckets in their order; ``held``: the bucket of each partition of ``rows``."""
+        partition_of = {bucket: partition for partition, bucket in enumerate(held)}
         parts: list[RowPartitions] = []
         for is_empty, some_buckets in groupby(range(buckets), lambda bucket: bucket not in partition_of):
             stretch = [*some_buckets]

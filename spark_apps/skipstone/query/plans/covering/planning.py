@@ -26,7 +26,7 @@ from skipstone.query.plans.state import QueryState
 
 @dataclass(frozen=True, eq=False)
 class Covered:
-    """What became of a query: its plan with relations replaced, None when none is. By the keys of relations: how those
+    """The outcome of a query: its plan with relations replaced, None when none is. By the keys of relations: how those
     are read, and which covering indexes of the others are not used.
     """
 
@@ -89,7 +89,7 @@ class _Covering:
         return Choice(self.state, self.query)
 
     def choices(self, candidates: Sequence[Candidate]) -> Sequence[Chosen | _Left]:
-        """What replaces the relations that Spark shuffles and that are worth replacing, and why others are left."""
+        """Return the replacements of the shuffled relations that are worth it, and why others are left."""
         if not candidates:
             return []
         session = self.state.session
@@ -155,7 +155,7 @@ class _Covering:
     def _widened(self, join: LogicalPlan, equality: Equality) -> LogicalPlan:
         """A join with an equality of integers as one of longs, which says the same."""
         jvm, condition = self.state.session.jvm, field_of(join, equality.slot)
-        found = descend(condition, equality.path)
-        sides = [self._choice.widened(found.children().apply(side)) for side in range(2)]
-        found = found.withNewChildren(scala_seq(jvm, sides))
-        return with_expression(jvm, join, equality.slot, with_operand(jvm, condition, equality.path, found))
+        comparison = descend(condition, equality.path)
+        sides = [self._choice.widened(comparison.children().apply(side)) for side in range(2)]
+        comparison = comparison.withNewChildren(scala_seq(jvm, sides))
+        return with_expression(jvm, join, equality.slot, with_operand(jvm, condition, equality.path, comparison))

@@ -61,14 +61,14 @@ class JoinedByBuckets:
         missing = index.files.missing_segments
         synced = f"{index.files.segments - len(missing)}/{index.files.segments} segments"
         lag = ", missing " + ", ".join(map(str, missing[:MAX_LISTED_SEGMENTS])) if missing else ""
-        found = [
+        lines = [
             f"joined by {', '.join(self.names)} in {index.index.definition.buckets} buckets",
             f"covering index {index.name}: used, {rows.single:,} entries without a shuffle; {synced}{lag}",
         ]
         if rows.missing or rows.mixed:
             parts = [f"{rows.missing_rows:,} rows of {len(rows.missing)} files"] if rows.missing else []
             parts += [f"{rows.mixed:,} entries of small segments"] if rows.mixed else []
-            found.append(f"shuffled: {' and '.join(parts)}")
+            lines.append(f"shuffled: {' and '.join(parts)}")
         if rows.deleted.num_rows:
-            found.append(f"without {rows.deleted.num_rows:,} rows deleted by position")
-        return found
+            lines.append(f"without {rows.deleted.num_rows:,} rows deleted by position")
+        return lines

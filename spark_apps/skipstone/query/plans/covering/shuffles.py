@@ -27,8 +27,8 @@ def shuffled_columns(jvm: Jvm, execution: QueryExecution, leaf: str) -> frozense
         plan = cast(AdaptivePlan, plan).initialPlan()
     leaves = _shuffled(plan_tree(jvm, plan), is_joined=False, is_shuffled=False)
     # a scan that other relations filter when the query runs reads less than an index has
-    found = (node for node in leaves if node.name == leaf and not node.fields.get("runtimeFilters"))
-    columns = (column for node in found for column in node.fields["output"])
+    unfiltered = (node for node in leaves if node.name == leaf and not node.fields.get("runtimeFilters"))
+    columns = (column for node in unfiltered for column in node.fields["output"])
     return frozenset(expression_id(read_tree(column)) for column in columns)
 
 

@@ -61,9 +61,9 @@ class Uniting:
         buckets = rows.index.index.definition.buckets
         entries = Entries(self.jvm, self.spark, self.grouping).bucketed(scan)
         partitioner = Partitioner(self.jvm, self.session, self.grouping)
-        found = partitioner.partitioned(entries, covered.keys, buckets)
+        partitioned = partitioner.partitioned(entries, covered.keys, buckets)
         others = [*self._mixed(covered, scan), *self._missing(covered)]
-        whole = self._needed(covered, self._live(covered, found))
+        whole = self._needed(covered, self._live(covered, partitioned))
         if not others:
             return whole
         union = scala_object(self.jvm, UNION)
@@ -84,8 +84,8 @@ class Uniting:
     def _mixed(self, covered: CoveredRelation, scan: EntryScan) -> list[LogicalPlan]:
         if not covered.rows.mixed:
             return []
-        found = Entries(self.jvm, self.spark, self.session).mixed(scan)
-        return [self._needed(covered, self._live(covered, found))]
+        rows = Entries(self.jvm, self.spark, self.session).mixed(scan)
+        return [self._needed(covered, self._live(covered, rows))]
 
     def _missing(self, covered: CoveredRelation) -> list[LogicalPlan]:
         """The files that are read themselves."""
@@ -104,8 +104,8 @@ class Uniting:
             return entries
         frame = plain_frame(java_class(self.jvm, DATASETS).ofRows(self.session, entries), self.spark)
         deleted = self.spark.createDataFrame(covered.rows.deleted.rename_columns(PLACE))
-        found = frame.join(deleted.hint("broadcast"), [*PLACE], "left_anti")
-        return java_frame(found).queryExecution().analyzed()
+        live = frame.join(deleted.hint("broadcast"), [*PLACE], "left_anti")
+        return java_frame(live).queryExecution().analyzed()
 
     def _needed(self, covered: CoveredRelation, plan: LogicalPlan) -> LogicalPlan:
         attributes: list[Attribute] = [column.attribute for column in covered.columns]

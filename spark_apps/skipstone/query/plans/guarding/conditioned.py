@@ -25,7 +25,7 @@ _FROM_BOUNDS = frozenset({"Max", "Min"})
 
 
 def keeps_ids(query: Scope) -> bool:
-    """Whether columns have the same ids everywhere in a query."""
+    """Return whether columns have the same ids everywhere in a query."""
     return all(node.name in KEEP_IDS for scope in query.all() for node in scope.tree.walk())
 
 
@@ -33,26 +33,26 @@ def conditioned_ids(query: Scope) -> frozenset[int] | None:
     """Ids of the columns that a condition may be about; None: maybe all of them."""
     if not keeps_ids(query):
         return None
-    found, aliases = set[int](), dict[int, set[int]]()
+    ids, aliases = set[int](), dict[int, set[int]]()
     for scope in query.all():
         for node in scope.tree.walk():
             is_list = scope is query and node.name in _LISTS
             for value in node.fields.values() if node.name != RELATION else ():
                 for tree in _trees(value) if is_list else ():
                     aliases |= _aliases(tree)
-                    found |= _from_bounds(tree)
-                found.update(() if is_list else column_ids(value))
-    return _with_aliased(found, aliases)
+                    ids |= _from_bounds(tree)
+                ids.update(() if is_list else column_ids(value))
+    return _with_aliased(ids, aliases)
 
 
-def _with_aliased(found: set[int], aliases: dict[int, set[int]]) -> frozenset[int]:
-    """``found`` with the columns that its aliases are made of."""
-    left = list(found)
+def _with_aliased(ids: set[int], aliases: dict[int, set[int]]) -> frozenset[int]:
+    """``ids`` with the columns that their aliases are made of."""
+    left = list(ids)
     while left:
-        more = aliases.get(left.pop(), set()) - found
-        found |= more
+        more = aliases.get(left.pop(), set()) - ids
+        ids |= more
         left.extend(more)
-    return frozenset(found)
+    return frozenset(ids)
 
 
 def _trees(value: object) -> Iterator[Node]:
@@ -60,8 +60,8 @@ def _trees(value: object) -> Iterator[Node]:
     if is_tree(value):
         yield read_tree(value)  # type: ignore[arg-type]
     elif isinstance(value, list):
-        for one in value:
-            yield from _trees(one)
+        for item in value:
+            yield from _trees(item)
 
 
 def _aliases(tree: Node) -> dict[int, set[int]]:
@@ -74,4 +74,4 @@ def _from_bounds(tree: Node) -> set[int]:
 
 
 def _below(node: Node) -> set[int]:
-    return {int(one.fields["exprId"]["id"]) for one in node.walk() if one.name == COLUMN}
+    return {int(descendant.fields["exprId"]["id"]) for descendant in node.walk() if descendant.name == COLUMN}

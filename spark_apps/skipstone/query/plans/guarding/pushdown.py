@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from skipstone.compat.catalyst import LogicalPlan, Scan
 from skipstone.compat.java import Jvm
-from skipstone.compat.methods import said_of
+from skipstone.compat.methods import values_at
 from skipstone.query.plans.analysis.uses import Key
 from skipstone.query.plans.guarding.risks import Risk
 from skipstone.query.plans.replacing.trial import scans_of
@@ -31,7 +31,7 @@ _DESCRIPTION = ((Scan.description,),)
 
 @dataclass(frozen=True)
 class _Handed:
-    """What a scan got: its conditions as text, and the columns of an aggregate that it answers from bounds."""
+    """The pushdown of a scan: its conditions as text, and the columns of an aggregate that it answers from bounds."""
 
     key: Key
     conditions: str
@@ -40,24 +40,26 @@ class _Handed:
 
 def keys_at_risk(jvm: Jvm, optimized: LogicalPlan, risks: Mapping[Key, Risk]) -> frozenset[Key]:
     """The relations of ``risks`` that Iceberg would lose rows of in an optimized plan."""
-    return frozenset(one.key for one in _handed(jvm, optimized) if one.key in risks and _loses(one, risks[one.key]))
+    return frozenset(
+        scan.key for scan in _handed(jvm, optimized) if scan.key in risks and _loses(scan, risks[scan.key])
+    )
 
 
 def _handed(jvm: Jvm, optimized: LogicalPlan) -> Iterator[_Handed]:
     for leaf in scans_of(optimized):
         scan = leaf.scan()
-        (said,) = said_of(jvm, scan, _DESCRIPTION)
-        found = _CONDITIONS.match(said)
-        if found:
+        (description,) = values_at(jvm, scan, _DESCRIPTION)
+        match = _CONDITIONS.match(description)
+        if match:
             first = leaf.relation().output().apply(0)
-            columns = str(scan.readSchema().json()) if found[1] == _ANSWERED else ""
-            yield _Handed(int(first.exprId().id()), _conditions(*found.groups()), columns)
+            columns = str(scan.readSchema().json()) if match[1] == _ANSWERED else ""
+            yield _Handed(int(first.exprId().id()), _conditions(*match.groups()), columns)
 
 
-def _conditions(scan: str, said: str) -> str:
+def _conditions(scan: str, description: str) -> str:
     """The conditions of what a scan says from there on."""
     after = _AFTER.get(scan, "")
-    return said[: said.rindex(after)] if after and after in said else said
+    return description[: description.rindex(after)] if after and after in description else description
 
 
 def _loses(handed: _Handed, risk: Risk) -> bool:
@@ -67,7 +69,7 @@ def _loses(handed: _Handed, risk: Risk) -> bool:
 
 
 def _compares(conditions: str, name: str) -> bool:
-    """Whether conditions name a column other than in tests for null, which lose nothing."""
+    """Return whether conditions name a column other than in tests for null, which lose nothing."""
     tests = re.compile(rf"(?<!\w){re.escape(name)}(?:\.[^\s,()]+)* IS (?:NOT )?NULL")
     return _names(tests.sub("", conditions), name)
 

@@ -35,7 +35,7 @@ _FLOATS = frozenset({"float", "double"})
 
 @dataclass(frozen=True)
 class Risk:
-    """What Iceberg may lose rows of a relation by: conditions on ``columns``; any condition if ``lacks_bounds``."""
+    """The conditions that may make Iceberg lose rows: those on ``columns``; any condition if ``lacks_bounds``."""
 
     columns: frozenset[str] = frozenset()
     lacks_bounds: bool = False
@@ -87,7 +87,7 @@ def _names(columns: Iterable[Node], known: frozenset[str]) -> Iterator[str]:
 
 
 def _has_float(kind: object) -> bool:
-    """Whether a type in Spark's JSON is a float, or a struct with one."""
+    """Return whether a type in Spark's JSON is a float, or a struct with one."""
     if isinstance(kind, Mapping):
         return any(_has_float(field["type"]) for field in kind.get("fields", ()))
     return kind in _FLOATS
@@ -104,7 +104,7 @@ def _is_at_risk(kind: IcebergType) -> bool:
 
 
 def _lacks_bounds(tables: QueryTables, key: Key, site: Site, table: Table) -> bool:
-    """Whether the manifest list of the snapshot that is read lacks a bound that it has to have."""
+    """Return whether the manifest list of the snapshot that is read lacks a bound that it has to have."""
     snapshot_id = tables.snapshot_id(key, site.java)
     if snapshot_id is None or all(spec.is_unpartitioned() for spec in table.specs().values()):
         return False

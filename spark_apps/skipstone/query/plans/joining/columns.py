@@ -141,13 +141,13 @@ def _renamed(expressions: list[Node], columns: Mapping[int, Node]) -> dict[int, 
 
 def _kept(columns: Mapping[int, Node], by: list[Node]) -> dict[int, Node]:
     """The columns by which rows are grouped: all rows of a group have the same value of them."""
-    kept = {expression_id(one) for one in by if one.name == "AttributeReference"}
+    kept = {expression_id(expression) for expression in by if expression.name == "AttributeReference"}
     return {number: column for number, column in columns.items() if number in kept}
 
 
 def _grouped(aggregate: Node, columns: Mapping[int, Node]) -> dict[int, Node]:
-    found = _kept(columns, named(aggregate, "groupingExpressions"))
-    return found | _renamed(named(aggregate, "aggregateExpressions"), found)
+    kept = _kept(columns, named(aggregate, "groupingExpressions"))
+    return kept | _renamed(named(aggregate, "aggregateExpressions"), kept)
 
 
 def _by_position(union: Node, side: int, columns: Mapping[int, Node]) -> dict[int, Node]:
@@ -205,14 +205,14 @@ def _below(node: Node, keys: _Located, *, takes_null: bool) -> Iterator[KeySourc
         case "Join":
             yield from _below_join(node, keys, takes_null=takes_null)
         case "Project":
-            found = _before(node, keys)
-            if found is not None:
-                yield from _below(node.children[0], found, takes_null=takes_null)
+            located = _before(node, keys)
+            if located is not None:
+                yield from _below(node.children[0], located, takes_null=takes_null)
         case "Aggregate":
-            found = _before(node, keys)
-            if found is not None:
-                yield KeySource(node.children[0].path, found.place)
-                yield from _below(node.children[0], found, takes_null=takes_null)
+            located = _before(node, keys)
+            if located is not None:
+                yield KeySource(node.children[0].path, located.place)
+                yield from _below(node.children[0], located, takes_null=takes_null)
         case name if name in ROWS_AS_THEY_ARE | SOME_ROWS | {"Window", "Generate"}:
             if _gives(node.children[0], keys):
                 yield from _below(node.children[0], keys, takes_null=takes_null)
@@ -243,16 +243,18 @@ def _equal_below(join: Node, column_id: int) -> Iterator[KeySource]:
 
 
 def _gives(node: Node, keys: _Located) -> bool:
-    """Whether an expression can be computed of what a node gives out."""
+    """Return whether an expression can be computed of what a node gives out."""
     used = used_ids(keys.node)
     return bool(used) and used <= set(output(node) or ())
 
 
 def _before(node: Node, keys: _Located) -> _Located | None:
-    """What an expression is below a projection or an aggregate; None when it is no value of a row there."""
+    """Return an expression as it is below a projection or aggregate; None when it is not a value of a row there."""
     field = "projectList" if node.name == "Project" else "aggregateExpressions"
     if node.name == "Aggregate":
-        grouped = set(ids_of(one for one in named(node, "groupingExpressions") if one.name == "AttributeReference"))
+        grouped = set(
+            ids_of(group for group in named(node, "groupingExpressions") if group.name == "AttributeReference")
+        )
     else:
         grouped = set(output(node.children[0]) or ())
     if used_ids(keys.node) <= grouped:
@@ -260,12 +262,12 @@ def _before(node: Node, keys: _Located) -> _Located | None:
     position = list(node.fields).index(field)
     for slot, expression in node.expressions.items():
         if slot.field == position and expression.name == "Alias" and expression_id(expression) == keys.column_id:
-            found = _Located(expression, ExpressionPlace(node.path, slot, ())).at(0)
-            is_of_row = node.name == "Project" or found.column_id is not None
-            return found if is_of_row and _is_plain(found.node) and used_ids(found.node) <= grouped else None
+            located = _Located(expression, ExpressionPlace(node.path, slot, ())).at(0)
+            is_of_row = node.name == "Project" or located.column_id is not None
+            return located if is_of_row and _is_plain(located.node) and used_ids(located.node) <= grouped else None
     return None
 
 
 def _is_plain(expression: Node) -> bool:
-    """Whether an expression names columns and holds no plan."""
-    return bool(used_ids(expression)) and not any(is_tree(one.fields.get("plan", ())) for one in expression.walk())
+    """Return whether an expression names columns and holds no plan."""
+    return bool(used_ids(expression)) and not any(is_tree(part.fields.get("plan", ())) for part in expression.walk())

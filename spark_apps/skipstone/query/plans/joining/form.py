@@ -78,15 +78,15 @@ class JoinForm:
                 yield node
 
     def has_run(self, path: Path) -> bool:
-        """Whether it leads into a part that ran."""
+        """Return whether it leads into a part that ran."""
         return any(path[: len(done)] == done for done in self.done)
 
     def is_gone(self, key: Key) -> bool:
-        """Whether a relation that is joined is in a part that ran."""
+        """Return whether a relation that is joined is in a part that ran."""
         return self.has_run(self.columns[key][0].relation.path)
 
     def is_column(self, place: ExpressionPlace) -> bool:
-        """Whether the expression at a place is a column, as it is or as a wider type."""
+        """Return whether the expression at a place is a column, as it is or as a wider type."""
         node = self.expression_node(place)
         if node.name == "Cast" and (node.children[0].fields.get("dataType"), node.fields["dataType"]) == _WIDENED:
             node = node.children[0]

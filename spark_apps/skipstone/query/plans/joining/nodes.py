@@ -55,7 +55,7 @@ def passed_sides(join: Node) -> frozenset[int]:
 
 
 def is_strict(join: Node) -> bool:
-    """Whether a join gives out only rows for which its condition is true."""
+    """Return whether a join gives out only rows for which its condition is true."""
     return _kind(join) in _STRICT
 
 

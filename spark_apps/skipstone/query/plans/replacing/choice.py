@@ -21,7 +21,7 @@ from skipstone.tables.shaping.writeproperties import page_rows_of
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """What a session allows: rows that the driver reads, and whether tasks read indexes."""
+    """The limits of a session: rows that the driver reads, and whether tasks read indexes."""
 
     driver: DriverReadLimits
     index_namespace: str | None = None
@@ -54,7 +54,7 @@ class RelationRead:
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What is to be read of a relation: rows on which ``predicate`` may be true.
+    """The demand on a relation: rows on which ``predicate`` may be true.
 
     ``columns``: those that the driver or an index may give; None: only files have all that is needed. ``only_rows``:
     whether the query may fail on rows that it does not have, such as deleted ones.
@@ -79,7 +79,7 @@ class Demand:
         return plan_read(self.relation.table, self.predicate, options, names if by_answer else None)
 
     def driver(self, plan: ReadPlan) -> DriverRead | None:
-        """What the driver reads of ``plan``."""
+        """Return the part of ``plan`` that the driver reads."""
         limits = replace(self.limits.driver, page_rows=page_rows_of(self.relation.table))
         return driver_read(plan, self.columns, limits) if self.columns and limits.rows else None
 
@@ -99,16 +99,16 @@ class Demand:
 def choose_reading(demand: Demand) -> RelationRead:
     """Who reads what. An answer too large for the driver is weighed against reading the files that are hit."""
     plan = demand.plan(by_answer=True)
-    found = RelationRead(plan, demand.driver(plan))
-    if plan.answer is None or (found.driver and found.driver.takes_answer):
-        return found
+    read = RelationRead(plan, demand.driver(plan))
+    if plan.answer is None or (read.driver and read.driver.takes_answer):
+        return read
     hit = demand.plan(by_answer=False)
     other = RelationRead(hit, demand.driver(hit))
     scan = demand.scan(plan, other.left)
     if scan is None:
         return other
     at_least = max(plan.at_least, hit.at_least)
-    return replace(found, scan=scan, plan=replace(plan, at_least=at_least))
+    return replace(read, scan=scan, plan=replace(plan, at_least=at_least))
 
 
 def after_driver(demand: Demand, reading: RelationRead, read: DriverRead | None) -> RelationRead:

@@ -45,7 +45,7 @@ from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, m
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.catalyst import StructType as JavaStruct
 from skipstone.compat.java import NONE, Jvm, scala_object
-from skipstone.compat.methods import said_of
+from skipstone.compat.methods import values_at
 from skipstone.compat.pyspark import java_frame
 from skipstone.indexes.asking.probes import Probe
 from skipstone.indexes.asking.sampling import probable_rows
@@ -79,7 +79,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DriverColumns:
-    """What of a relation the driver may read: ``names`` of the columns, and ``schema``, that of the whole relation."""
+    """The columns that the driver may read: their ``names``, and ``schema``, that of the whole relation."""
 
     schema: StructType
     names: tuple[str, ...]
@@ -102,7 +102,7 @@ class DriverRead:
     takes_answer: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there is anything to read."""
+        """Return whether there is anything to read."""
         return bool(self.ordinals or self.scanned or self.takes_answer)
 
     def text(self) -> str:
@@ -115,7 +115,7 @@ class DriverRead:
 
 @dataclass(frozen=True)
 class DriverRows:
-    """What was read in the end, its rows, and the files of the plan that are still to be read."""
+    """A read that was done, its rows, and the files of the plan that are still to be read."""
 
     read: DriverRead | None
     rows: pa.Table
@@ -129,7 +129,7 @@ def driver_columns(
 
     ``used`` None: all.
     """
-    (text,) = said_of(jvm, java, _SCHEMA)
+    (text,) = values_at(jvm, java, _SCHEMA)
     schema = StructType.fromJson(json.loads(text))
     known = {field.name for field in relation_schema.fields}
     if len({field.name for field in schema}) != len(schema) or any(field.name not in known for field in schema):
@@ -160,7 +160,7 @@ class DriverReadLimits:
 
 
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
-    """What the driver reads of ``plan``; None: nothing."""
+    """Return the part of ``plan`` that the driver reads; None: nothing."""
     probe = plan.answer.probe if plan.answer is not None else None
     takes_answer = probe is not None and probe.cost.bytes <= cost.DRIVER_ANSWER_BYTES and _is_short(probe, limits.rows)
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
@@ -192,8 +192,10 @@ def driver_scan(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits
 
 
 def _is_short(probe: Probe, most: int) -> bool:
-    """Whether the driver goes through the entries of an answer. Tasks cannot go through single pages of them; where
-    these leave out much, the driver reads more, unless a sample tells that more rows than ``most`` are there.
+    """Return whether the driver goes through the entries of an answer.
+
+    Tasks cannot read single pages of entries. Where pages leave out much, the driver reads more entries, unless a
+    sample shows that they hold more rows than ``most``.
     """
     if probe.rows <= cost.DRIVER_ANSWER_ROWS:
         return True
@@ -307,9 +309,9 @@ def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Loc
     """
     nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in columns.schema])
     kinds = to_arrow_schema(nullable)
-    found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
+    arrays = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
     # in one piece: Spark takes an empty batch for the end of all rows
-    table = pa.Table.from_arrays(found, schema=kinds).combine_chunks()
+    table = pa.Table.from_arrays(arrays, schema=kinds).combine_chunks()
     local = cast(LocalRelation, java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed())
     if local.getClass().getName() != LOCAL_RELATION.name or local.data().size() != table.num_rows:
         raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
@@ -337,6 +339,6 @@ def _any(kind: pa.DataType) -> pa.Scalar:
 
 
 def with_rows(jvm: Jvm, java: Relation, rows: LocalRelation) -> LogicalPlan:
-    """What stands in the place of the relation ``java``: ``rows`` under its column ids."""
+    """Return the replacement of the relation ``java``: ``rows`` under its column ids."""
     local = scala_object(jvm, LOCAL_RELATION)
     return local.apply(java.output(), rows.data(), _NOT_STREAMING, scala_object(jvm, NONE))

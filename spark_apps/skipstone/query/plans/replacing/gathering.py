@@ -38,5 +38,5 @@ def _leaf(aggregate: Node) -> Node:
 
 
 def _has_foreign(aggregate: Node) -> bool:
-    expressions = (one for node in _chain(aggregate) for one in node.expressions.values())
+    expressions = (expression for node in _chain(aggregate) for expression in node.expressions.values())
     return any(_FOREIGN.search(node.name) for expression in expressions for node in expression.walk())

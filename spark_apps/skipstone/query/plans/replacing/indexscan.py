@@ -47,7 +47,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class IndexScan:
-    """What tasks read of the index of ``answer`` in the place of the files ``ordinals``.
+    """A scan of the index of ``answer`` by tasks, in place of the files ``ordinals``.
 
     ``condition``: of the entries of these files, as SQL. ``deleted``: rows of them that are not there any more
     (``file_id``, ``pos``). ``columns``: of the relation.
@@ -86,7 +86,7 @@ def plan_index_scan(
 
 
 def _are_there(answer: IndexAnswer) -> bool:
-    """Whether the entry files are as they were committed: tasks that do not find one would fail the query."""
+    """Return whether the entry files are as they were committed: tasks that do not find one would fail the query."""
     # an unreadable index must cost time, never an answer
     wrong = or_else(
         lambda: _of_another_size(answer),
@@ -145,7 +145,7 @@ def _harmless(plan: ReadPlan, answer: IndexAnswer) -> Int64s:
 
 
 def _of_files(answer: IndexAnswer, ordinals: Int64s, harmless: Int64s) -> str | None:
-    """Whether an entry is of these files, or of ``harmless`` ones, as SQL; None when that takes too many numbers."""
+    """Return the test that an entry is of these files, or of ``harmless`` ones, as SQL; None for too many numbers."""
     wanted = np.sort(_file_ids(answer, ordinals))
     known = np.union1d(wanted, _file_ids(answer, harmless))
     least, greatest = int(wanted[0]), int(wanted[-1])
@@ -187,7 +187,7 @@ def stage_entries(staging: Staging, scan: IndexScan, residual: Json | None, para
 
 
 def _compares(held: HeldColumn) -> bool:
-    """Whether literals of conditions compare with stored values as they are."""
+    """Return whether literals of conditions compare with stored values as they are."""
     return held.column.storage not in ("double", "binary")
 
 
@@ -215,8 +215,8 @@ class PlanMaker:
 
     def _relation(self, entries: StagedEntries) -> LogicalPlan:
         none = scala_object(self.jvm, NONE)
-        found = scala_object(self.jvm, RELATIONS).create(entries.staged.table, none, none)
-        return with_table(self.jvm, found, entries.staged)
+        relation = scala_object(self.jvm, RELATIONS).create(entries.staged.table, none, none)
+        return with_table(self.jvm, relation, entries.staged)
 
     def _named(self, java: Relation, plan: LogicalPlan) -> LogicalPlan:
         """``plan`` with the names and ids of a relation's columns, in their order."""

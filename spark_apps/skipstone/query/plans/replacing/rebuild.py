@@ -27,15 +27,15 @@ Replace = Callable[[int, Relation], LogicalPlan]
 _NO_SHUFFLE = False
 
 
-def with_plans(plan: LogicalPlan, found: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
-    """``plan`` with what was ``found`` in place of the nodes at its paths; no path leads through another one."""
-    if () in found:
-        return found[()]
-    if not found:
+def with_plans(plan: LogicalPlan, replacements: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
+    """``plan`` with the ``replacements`` of the nodes at their paths; no path leads through another one."""
+    if () in replacements:
+        return replacements[()]
+    if not replacements:
         return plan
     children = plan.children()
-    for position in {path[0] for path in found}:
-        below = {path[1:]: one for path, one in found.items() if path[0] == position}
+    for position in {path[0] for path in replacements}:
+        below = {path[1:]: replacement for path, replacement in replacements.items() if path[0] == position}
         children = children.updated(position, with_plans(children.apply(position), below))
     return plan.withNewChildren(children)
 
@@ -75,8 +75,10 @@ class Rebuilder:
 
     def _touches(self, scope: Scope, node: Node) -> bool:
         below = set(node.walk())
-        relations = any(self._is_replaced(one) for one in below)
-        return relations or any(one.owner in below and self._touches(one.scope, one.scope.tree) for one in scope.inner)
+        relations = any(self._is_replaced(descendant) for descendant in below)
+        return relations or any(
+            inner.owner in below and self._touches(inner.scope, inner.scope.tree) for inner in scope.inner
+        )
 
     def _is_replaced(self, node: Node) -> bool:
         return node.name == RELATION and bool(node.fields["output"]) and key_of(node) in self._keys
@@ -111,21 +113,21 @@ def with_inner(jvm: Jvm, java: LogicalPlan, inner: Inner, plan: LogicalPlan) -> 
     return with_expression(jvm, java, inner.slot, rebuilt)
 
 
-def with_operand(jvm: Jvm, expression: Expression, path: tuple[int, ...], found: Expression) -> Expression:
-    """``expression`` with ``found`` where ``path`` leads."""
+def with_operand(jvm: Jvm, expression: Expression, path: tuple[int, ...], replacement: Expression) -> Expression:
+    """``expression`` with ``replacement`` where ``path`` leads."""
     if not path:
-        return found
+        return replacement
     children = list(items(expression.children()))
-    children[path[0]] = with_operand(jvm, children[path[0]], path[1:], found)
+    children[path[0]] = with_operand(jvm, children[path[0]], path[1:], replacement)
     return expression.withNewChildren(scala_seq(jvm, children))
 
 
-def with_expression(jvm: Jvm, java: LogicalPlan, slot: Slot, found: Expression) -> LogicalPlan:
+def with_expression(jvm: Jvm, java: LogicalPlan, slot: Slot, replacement: Expression) -> LogicalPlan:
     """A node with another expression in one of its fields; other fields are taken over."""
     fields = [java.productElement(position) for position in range(java.productArity())]
     value = fields[slot.field]
     if slot.place is not None:
-        fields[slot.field] = cast(Seq[Expression], value).updated(slot.place, found)
+        fields[slot.field] = cast(Seq[Expression], value).updated(slot.place, replacement)
     else:
-        fields[slot.field] = some(jvm, found) if is_some(value) else found
+        fields[slot.field] = some(jvm, replacement) if is_some(value) else replacement
     return java.makeCopy(java_array(jvm, fields))

@@ -17,7 +17,7 @@ from skipstone.query.plans.replacing.staging import StagedScan
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """What a relation becomes: rows that the driver read, what is staged of the rest, and what of an index.
+    """The parts that replace a relation: rows that the driver read, staged files, and staged entries of an index.
 
     ``is_held_back``: it stays, and Spark moves no condition to it.
     """
@@ -29,22 +29,22 @@ class Replacement:
 
     @property
     def is_local(self) -> bool:
-        """Whether the driver has read all of it."""
+        """Return whether the driver has read all of it."""
         return self.staged is None and self.entries is None and not self.is_held_back
 
     @property
     def is_few(self) -> bool:
-        """Whether the driver has read all of it, and that is little."""
+        """Return whether the driver has read all of it, and that is little."""
         return self.is_local and self.rows is not None and self.rows.data().size() <= cost.ONE_TASK_ROWS
 
     @property
     def is_united(self) -> bool:
-        """Whether it is of several parts."""
+        """Return whether it is of several parts."""
         return sum(part is not None for part in (self.rows, self.staged, self.entries)) > 1
 
     @property
     def lacks_columns(self) -> bool:
-        """Whether columns that the query does not use may hold anything."""
+        """Return whether columns that the query does not use may hold anything."""
         return self.rows is not None or self.entries is not None
 
 

@@ -26,8 +26,8 @@ def residual_of(predicate: core.Predicate) -> Json | None:
     and Iceberg fails on residuals that name columns which are not read.
     """
     parts = predicate.root.parts if isinstance(predicate.root, core.And) else (predicate.root,)
-    found = [_expression(part) for part in parts if len(core.Predicate(part, "").columns) == 1]
-    return _folded("and", [part for part in found if part is not None])
+    expressions = [_expression(part) for part in parts if len(core.Predicate(part, "").columns) == 1]
+    return _folded("and", [part for part in expressions if part is not None])
 
 
 def columns_of(residual: Json | None) -> tuple[str, ...]:
@@ -39,21 +39,21 @@ def columns_of(residual: Json | None) -> tuple[str, ...]:
 
 
 def renamed(residual: Json | None, names: Mapping[str, str]) -> Json | None:
-    """What an expression says of the columns in ``names``, by the names there."""
+    """Return the part of an expression on the columns in ``names``, with the names there."""
     if residual is None:
         return None
     if "left" not in residual:
         known = names.get(residual["term"])
         return None if known is None else {**residual, "term": known}
     sides = [renamed(residual[side], names) for side in ("left", "right")]
-    kept = [one for one in sides if one is not None]
+    kept = [side for side in sides if side is not None]
     return _folded(residual["type"], kept) if residual["type"] == "and" or len(kept) == len(sides) else None
 
 
 def _expression(node: core.Node) -> Json | None:
     match node:
         case core.And():
-            return _folded("and", [found for part in node.parts if (found := _expression(part)) is not None])
+            return _folded("and", [expression for part in node.parts if (expression := _expression(part)) is not None])
         case core.Or():
             parts = [_expression(part) for part in node.parts]
             known = [part for part in parts if part is not None]
@@ -75,10 +75,10 @@ def _expression(node: core.Node) -> Json | None:
 def _folded(kind: str, parts: Sequence[Json]) -> Json | None:
     if not parts:
         return None
-    found = parts[0]
+    folded = parts[0]
     for part in parts[1:]:
-        found = {"type": kind, "left": found, "right": part}
-    return found
+        folded = {"type": kind, "left": folded, "right": part}
+    return folded
 
 
 def _literal(value: core.Value) -> Any:

@@ -59,8 +59,8 @@ def _tables(plan: LogicalPlan) -> int:
 
 def scans_of(plan: LogicalPlan) -> Iterator[ScanRelation]:
     """The scans of a plan and of the plans inside its expressions."""
-    for one in (plan, *items(plan.subqueriesAll())):
-        for leaf in items(one.collectLeaves()):
+    for query in (plan, *items(plan.subqueriesAll())):
+        for leaf in items(query.collectLeaves()):
             if leaf.getClass().getSimpleName() == _SCAN:
                 yield cast(ScanRelation, leaf)
 

@@ -174,7 +174,7 @@ def _with_partner(state: QueryState, plan: LogicalPlan, partner: Partner) -> Log
 
 
 def _is_in_driver(leaf: Node, replaced: Replacements) -> bool:
-    """Whether the rows of a leaf are in the driver's memory."""
+    """Return whether the rows of a leaf are in the driver's memory."""
     return leaf.name in IN_DRIVER or (
         is_relation(leaf) and key_of(leaf) in replaced and replaced[key_of(leaf)].is_local
     )
@@ -192,8 +192,8 @@ def keys_of(session: Session, rows: LogicalPlan, expression: Expression, kind: s
     execution = with_null_marks(
         session.dataset(rows), session.spark, column, in_digits=kind == _BINARY
     ).queryExecution()
-    found = cast(LiteralSeq, scala_seq_of(jvm, execution.executedPlan().executeCollect()))
-    texts = texts_of_rows(jvm, found, execution.analyzed().schema())
+    literals = cast(LiteralSeq, scala_seq_of(jvm, execution.executedPlan().executeCollect()))
+    texts = texts_of_rows(jvm, literals, execution.analyzed().schema())
     values = [held(text, kind) for is_null, text in texts if is_null == "false" and _may_be(text, kind)]
     known = tuple(value for value in values if value is not None)
     has_null = any(is_null == "true" for is_null, _ in texts)
@@ -201,5 +201,5 @@ def keys_of(session: Session, rows: LogicalPlan, expression: Expression, kind: s
 
 
 def _may_be(text: str, kind: str) -> bool:
-    """Whether a value may be one of the column: Spark shows UUIDs in one form only."""
+    """Return whether a value may be one of the column: Spark shows UUIDs in one form only."""
     return kind != UUID_TYPE or uuid_of(text) is not None

@@ -49,7 +49,7 @@ class JoinKeys:
 
 
 def known_by_keys(state: QueryState, column: JoinedColumn, source: KeySource, kind: str) -> Known | None:
-    """What the keys of a part that ran say of a relation's rows; None when Python has no form of some."""
+    """Return the condition on a relation by the keys of a part that ran; None if Python has no form of a key."""
     early = state.form.done[source.path]
     keys = keys_of(state.session, early.rows, state.form.expression(source.place), kind)
     if keys is None:
@@ -70,7 +70,7 @@ def _known(joined: JoinedColumn, name: str, keys: Keys, early: EarlyRows) -> Kno
 
 
 def _narrowed_any(state: QueryState, cost: QueryCost) -> tuple[QueryState, bool]:
-    """Whether more is known of any relation than before; those that are cheap to read come first."""
+    """Return the state after one round, and whether any relation has new conditions; cheap ones are read first."""
     form = state.form
     targets = {key: cost.savings(state, key) for key in form.columns if not form.is_gone(key)}
     for key, savings in sorted(targets.items(), key=lambda target: target[1].weight):
@@ -104,7 +104,7 @@ class _Search:
         return state
 
     def _known_of(self, state: QueryState, key: Key, column: JoinedColumn) -> tuple[QueryState, Known | None]:
-        """What a join says of a relation's rows, when its other side, or a part of that, is small."""
+        """Return the condition of a join on a relation, when its other side, or a part of that, is small."""
         kind = self.cost.kind(state, key, column.column)
         for source in column.sources if kind else ():
             is_list = self._is_list(state, source.path)
@@ -161,7 +161,7 @@ class _Search:
         return is_small and not self._is_large(state, path)
 
     def _gives_few(self, state: QueryState, path: Path) -> bool:
-        """Whether a part of the plan that reads one relation gives few rows, as a look at some of these says."""
+        """Return whether a part of the plan that reads one relation gives few rows, as a look at some of these says."""
         nodes = [*state.form.node(path).walk()]
         leaves = [node for node in nodes if not node.children]
         are_plain = all(node.name in _ROW_BY_ROW or node.name == "Filter" for node in nodes if node.children)
@@ -169,9 +169,7 @@ class _Search:
         return may_look and are_plain and len(leaves) == 1 and self.cost.gives_few(state, leaves[0])
 
     def _is_large(self, state: QueryState, path: Path) -> bool:
-        """Whether a part of the plan has a leaf of too many rows, or a part that was too large, and no more than whole
-        tables besides that are no lists of keys.
-        """
+        """Return whether the subtree has an oversized or refused leaf, and otherwise only whole tables."""
         nodes = [*state.form.node(path).walk()]
         large = [(node, _filters_above(nodes, node)) for node in nodes if self._are_more(state, nodes, node)]
         large += [(node, frozenset[Path]()) for node in nodes if node.path in state.form.refused]
@@ -181,7 +179,7 @@ class _Search:
         )
 
     def _are_more(self, state: QueryState, nodes: Sequence[Node], leaf: Node) -> bool:
-        """Whether a leaf has too many rows, after the conditions right above it."""
+        """Return whether a leaf has too many rows, after the conditions right above it."""
         above = [node for node in nodes if node.path in _filters_above(nodes, leaf)]
         parts = [part for node in above for expression in node.expressions.values() for part in conjuncts(expression)]
         conditions = sum(part.name != "IsNotNull" for part in parts)
@@ -189,7 +187,7 @@ class _Search:
         return is_plain and self.cost.are_more(state, leaf, state.session.join_rows, conditions)
 
     def _keeps(self, state: QueryState, node: Node) -> bool:
-        """Whether a node gives all rows that it gets, as far as one can tell: a join of whole tables may not."""
+        """Return whether a node gives all rows that it gets, as far as one can tell: a join of whole tables may not."""
         if state.form.has_run(node.path):
             return False
         if is_relation(node):
@@ -199,7 +197,7 @@ class _Search:
         return node.name in _ROW_BY_ROW or (node.name == "Filter" and not _filters(node))
 
     def _is_list(self, state: QueryState, path: Path) -> bool:
-        """Whether a part of the plan has so few rows that each may be a key that somebody listed."""
+        """Return whether a part of the plan has so few rows that each may be a key that somebody listed."""
         return self.cost.rows(state, state.form.leaves(path)) <= LISTED_ROWS
 
 
@@ -210,7 +208,7 @@ def _columns_of(state: QueryState, path: Path) -> list[JoinedColumn]:
 
 
 def _is_selective(state: QueryState, path: Path) -> bool:
-    """Whether a part of the plan leaves out rows."""
+    """Return whether a part of the plan leaves out rows."""
     nodes = state.form.node(path).walk()
     return any(node.name in _SELECTIVE or state.form.has_run(node.path) or _filters(node) for node in nodes)
 
@@ -228,13 +226,13 @@ def _filters_above(nodes: Sequence[Node], leaf: Node) -> frozenset[Path]:
 
 
 def _is_plain(condition: Node) -> bool:
-    """Whether a condition compares a column with literals."""
+    """Return whether a condition compares a column with literals."""
     operands = condition.children
     return condition.name in _PLAIN and all(operand.name in {"AttributeReference", "Literal"} for operand in operands)
 
 
 def _filters(node: Node) -> bool:
-    """Whether a node leaves out more rows than those with nulls."""
+    """Return whether a node leaves out more rows than those with nulls."""
     if node.name != "Filter":
         return False
     return any(part.name != "IsNotNull" for condition in node.expressions.values() for part in conjuncts(condition))

@@ -29,7 +29,7 @@ class LeaveToSpark:
 
 
 def may_use_layout(state: QueryState) -> bool:
-    """Whether Spark may make something of the layout of a planned table: it makes a plan of its own to tell."""
+    """Return whether Spark may make something of the layout of a planned table: it makes a plan of its own to tell."""
     return any(planned.is_partitioned for planned in state.planned.values()) and has_joins(state.facts.query)
 
 

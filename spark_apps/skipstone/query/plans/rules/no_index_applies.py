@@ -66,7 +66,7 @@ def _may_serve(query: Scope, site: Site, columns: frozenset[str]) -> bool:
 
 
 def _names(opened: OpenTable, fields: frozenset[int]) -> frozenset[str]:
-    """What the columns with these ids are called in any schema of the table."""
+    """Return the names of the columns with these ids in any schema of the table."""
     schemas = opened.table.metadata.schemas
     return frozenset(field.name for schema in schemas for field in schema.fields if field.field_id in fields)
 

@@ -55,7 +55,7 @@ def as_joins(state: QueryState) -> Scope | None:
 
 
 def _become_joins(subqueries: Iterable[Inner]) -> bool:
-    """Whether ``normalize.with_joins_of_subqueries`` makes of subqueries, nested ones too, what Spark makes of them.
+    """Return whether ``normalize.with_joins_of_subqueries`` plans subqueries, nested ones too, as Spark does.
 
     Where a condition is more than ``and``, ``or`` and ``not``, other rules of Spark's may change what an ``in`` that is
     null means before it becomes a join.

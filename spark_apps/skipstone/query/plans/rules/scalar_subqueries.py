@@ -105,15 +105,15 @@ def _columns_of(subquery: Inner, relation: Node) -> Iterator[_ComparedColumn]:
         operator = _OPERATORS.get(part.name)
         if operator is None:
             continue
-        for own, their, found in ((0, 1, operator), (1, 0, _MIRRORED[operator])):
+        for own, their, comparator in ((0, 1, operator), (1, 0, _MIRRORED[operator])):
             mine = part.children[own]
             is_column = mine.name == "AttributeReference" and expression_id(mine) in columns
             if is_column and _is_made_of(part.children[their], subquery):
                 place = ExpressionPlace(subquery.owner.path, subquery.slot, part.children[their].path)
-                yield _ComparedColumn(relation, columns[expression_id(mine)], found, subquery, place)
+                yield _ComparedColumn(relation, columns[expression_id(mine)], comparator, subquery, place)
 
 
 def _is_made_of(operand: Node, subquery: Inner) -> bool:
-    """Whether an expression names nothing but the subquery."""
+    """Return whether an expression names nothing but the subquery."""
     plans = [node for node in operand.walk() if is_tree(node.fields.get("plan", ()))]
     return plans == [subquery.expression] and not used_ids(operand)

@@ -28,7 +28,7 @@ Note = Callable[[str], None]
 
 
 def take_changes(request: JobRequest, table: Table, source: SourceSpec, note: Note) -> Intake | Outcome:
-    """What the job ``request`` applies to ``table``, as ``take_source``, with the files that it is to replay.
+    """Return the intake of the job ``request``, as ``take_source``, with the files that it is to replay.
 
     Raises as ``take_source``, BadSpec for a replay that names no file, and BadData (SOURCE_CHANGED) for one of which
     later files are gone.
@@ -82,21 +82,21 @@ class _Replaying:
 
     def _wanted(self, files: Sequence[Entry]) -> Set[str]:
         """The paths of those from the start on, as feeds are read. Raises BadSpec when there are none."""
-        found = {file.path for file in files if file.path >= self.start}
+        paths = {file.path for file in files if file.path >= self.start}
         if (order := self._order) is not None:  # folders need not be in their order
             places = [order.place(file.path) for file in files if file.path.startswith(self.start)]
-            found = {file.path for file in files if places and order.place(file.path) >= min(places)}
-        if not found:
+            paths = {file.path for file in files if places and order.place(file.path) >= min(places)}
+        if not paths:
             raise BadSpec(
                 Reason.INVALID_SPEC,
                 f"no file of source.paths comes at or after '{self.start}' in the order of their paths: write the path "
                 "of the first file to be merged once more, as source.paths has it",
                 field=_FIELD,
             )
-        return found
+        return paths
 
     def _find_later(self, arrived: SourceListing, again: Set[str], taken: Set[str]) -> Conflicted | None:
-        """Whether files that were consumed since are not ``taken``. Raises BadData for those that are gone."""
+        """Return a conflict if files consumed since are not ``taken``. Raises BadData for those that are gone."""
         here = {entry_of(arrived, file)[:NAME_BYTES]: file.path for file in arrived.files}
         jobs = list(self.memory.consumed_since(self.table, {name for name, path in here.items() if path in again}))
         gone = sum(len(job - here.keys()) for job in jobs)

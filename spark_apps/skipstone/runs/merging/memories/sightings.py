@@ -36,7 +36,7 @@ Sightings = Mapping[str, ColumnSightings]
 
 @dataclass(frozen=True)
 class FeedMemory:
-    """What is told and remembered of a feed's columns. ``gone``: earlier jobs had them. ``properties``: to be set."""
+    """The memory of a feed's columns. ``gone``: earlier jobs had them. ``properties``: to be set."""
 
     gone: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -73,30 +73,30 @@ def _lasts(which: Bits, orders: Sequence[bytes]) -> list[bytes | None]:
     if not orders:
         return []
     last = (len(orders) - 1 - np.argmax(which[::-1], axis=0)).tolist()
-    found = np.asarray(which.any(axis=0)).tolist()
-    return [orders[at] if is_found else None for at, is_found in zip(last, found, strict=True)]
+    flags = np.asarray(which.any(axis=0)).tolist()
+    return [orders[at] if is_found else None for at, is_found in zip(last, flags, strict=True)]
 
 
 def judge_feed(
     table: Table, schema: Schema, feeds: Collection[str], parts: Sequence[Sightings], declared: Collection[str]
 ) -> FeedMemory:
-    """What a job found of the source table of ``feeds`` (at most one), with what ``table`` remembers of it.
+    """Judge a job's sightings of the source table of ``feeds`` (at most one) with the memory of ``table``.
 
     ``schema``: with the columns that the job adds. ``declared``: those that the spec says are generated. Raises BadData
     (SOURCE_COLUMN_MISSING) for columns that changes lack although snapshots have them.
     """
-    found = merged_sightings(parts)
+    sightings = merged_sightings(parts)
     feed = next(iter(feeds), None)
     if feed is None:
         return FeedMemory()
-    name, ids = feed_property(feed), {one.field_id: one.name for one in schema.fields}
+    name, ids = feed_property(feed), {column.field_id: column.name for column in schema.fields}
     text = table.properties.get(name)
-    if not found:  # deletes do not tell columns
+    if not sightings:  # deletes do not tell columns
         return FeedMemory(tuple(ids[number] for number in sorted(decode_gone(text)) if number in ids))
     known = {ids[number]: seen for number, seen in decode_seen(text).items() if number in ids}
-    columns = judge_columns(known, found, declared)
+    columns = judge_columns(known, sightings, declared)
     if columns.snapshot_only:
         raise undeclared(columns.snapshot_only)
-    seen = {number: columns.seen[one] for number, one in ids.items() if one in columns.seen}
-    told = encode_seen(feed, seen, [number for number, one in ids.items() if one in columns.gone])
-    return FeedMemory(columns.gone, {} if told == text else {name: told})
+    seen = {number: columns.seen[column] for number, column in ids.items() if column in columns.seen}
+    encoded = encode_seen(feed, seen, [number for number, column in ids.items() if column in columns.gone])
+    return FeedMemory(columns.gone, {} if encoded == text else {name: encoded})

@@ -35,7 +35,7 @@ class Scratch:
 
     @property
     def name(self) -> str:
-        """What no other process calls its own."""
+        """Return a name that no other process uses."""
         return PurePosixPath(self.folder).name
 
     @property
@@ -70,8 +70,8 @@ def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
     """Remove the folders of attempts before ``attempt``: their pods are gone."""
     names = {PurePosixPath(entry.path).relative_to(above).parts[0] for entry in storage.list(above)}
     for name in names:
-        found = _ATTEMPT.search(name)
-        if found and int(found[1]) < attempt:
+        match = _ATTEMPT.search(name)
+        if match and int(match[1]) < attempt:
             _remove(storage, f"{above}/{name}")
 
 

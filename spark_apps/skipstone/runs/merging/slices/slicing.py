@@ -67,7 +67,7 @@ class BoundedRows:
 
 @dataclass(frozen=True)
 class Slices:
-    """What tasks answered. ``dropped``: what some had answered before all was read again."""
+    """The answers of tasks. ``dropped``: answers from before all was read again."""
 
     answers: Sequence[object]
     dropped: Sequence[object] = ()
@@ -76,7 +76,7 @@ class Slices:
 def slices_of(
     frame: DataFrame, keys: Sequence[Column], source_bytes: int, kernel: Callable[[int | None], BatchKernel]
 ) -> Slices:
-    """What the tasks answered that wrote ``frame`` by ranges of ``keys``, for about so many ``source_bytes``.
+    """Return the answers of tasks that write ``frame`` by ranges of ``keys``, for about so many ``source_bytes``.
 
     ``kernel``: of a task that holds at most so many bytes (None: any), and answers TooMuch otherwise.
     """
@@ -97,11 +97,11 @@ def _answers(frame: DataFrame, keys: Sequence[Column], count: int, kernel: Batch
 
 
 def bounded(work: Callable[[], object]) -> object:
-    """What ``work`` answers, or TooMuch."""
+    """Return the answer of ``work``, or TooMuch."""
     try:
         return work()
-    except TooMuch as found:
-        return found
+    except TooMuch as error:
+        return error
 
 
 def unpacked_bytes(listing: SourceListing, kind: SourceFormat, columns: Collection[str]) -> int:

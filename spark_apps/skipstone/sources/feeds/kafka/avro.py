@@ -92,7 +92,7 @@ class _Tree:
         return _Node(_text if name == "string" else _same, Semantic(type=_TYPES.get(name, name)))
 
     def _union(self, tree: Json, space: str) -> _Node:
-        branches = [one for one in tree if one != "null"] if isinstance(tree, Sequence) else []
+        branches = [branch for branch in tree if branch != "null"] if isinstance(tree, Sequence) else []
         if len(branches) != 1:
             raise Damaged("a field may have values of several types, which is not read in change feeds")
         inner = self.node(branches[0], space)
@@ -122,9 +122,9 @@ class _Tree:
     def _record(self, tree: Mapping[str, Json], space: str) -> _Node:
         full = _full(tree, space)
         listed = tree["fields"]
-        trees = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-        found = {str(one["name"]): self._field(one, full.rpartition(".")[0]) for one in trees}
-        return self._keep(tree, space, _Node(_record_named(found), _meaning(tree), found))
+        trees = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+        nodes = {str(entry["name"]): self._field(entry, full.rpartition(".")[0]) for entry in trees}
+        return self._keep(tree, space, _Node(_record_named(nodes), _meaning(tree), nodes))
 
     def _field(self, tree: Mapping[str, Json], space: str) -> _Node:
         node = self.node(tree["type"], space)
@@ -147,8 +147,8 @@ def _meaning(tree: Mapping[str, Json]) -> Semantic:
     logical = tree.get("logicalType")
     name = str(tree.get("connect.name") or _LOGICAL.get(str(logical), ""))
     parameters = tree.get("connect.parameters")
-    told = parameters.get("scale") if isinstance(parameters, Mapping) else None
-    scale = tree.get("scale", 0 if told is None else told) if name == DECIMAL or logical == "decimal" else None
+    given = parameters.get("scale") if isinstance(parameters, Mapping) else None
+    scale = tree.get("scale", 0 if given is None else given) if name == DECIMAL or logical == "decimal" else None
     return Semantic(name, None if scale is None else _whole(scale))
 
 
@@ -176,14 +176,14 @@ def _picked(symbols: Sequence[Json]) -> _Named:
 
 
 def _each(inner: _Named) -> _Named:
-    return lambda value: [inner(one) for one in value] if isinstance(value, list) else value
+    return lambda value: [inner(item) for item in value] if isinstance(value, list) else value
 
 
 def _pairs(inner: _Named) -> _Named:
     """Maps are laid out as arrays of pairs."""
-    return lambda value: {_text(one["k"]): inner(one["v"]) for one in value} if isinstance(value, list) else value
+    return lambda value: {_text(pair["k"]): inner(pair["v"]) for pair in value} if isinstance(value, list) else value
 
 
-def _record_named(found: Mapping[str, _Node]) -> _Named:
-    parts = [(name, layout_name(at), node.named) for at, (name, node) in enumerate(found.items())]
+def _record_named(nodes: Mapping[str, _Node]) -> _Named:
+    parts = [(name, layout_name(at), node.named) for at, (name, node) in enumerate(nodes.items())]
     return lambda value: {name: named(value[at]) for name, at, named in parts} if isinstance(value, dict) else value

@@ -43,9 +43,9 @@ class MessageReader:
             return None
         if not isinstance(payload, Mapping):
             raise FeedError("its payload is not an object")
-        return payload, self._told(message["schema"])
+        return payload, self._semantics_of(message["schema"])
 
-    def _told(self, schema: Raw) -> Semantics:
+    def _semantics_of(self, schema: Raw) -> Semantics:
         if schema is None:
             return None
         if schema != self._schema:
@@ -66,25 +66,25 @@ def parsed(line: bytes, decoder: json.JSONDecoder = _DECODER) -> Raw:
     except UnicodeDecodeError as error:
         raise FeedError("it is not UTF-8: write the file in UTF-8") from error
     try:
-        found: Raw = decoder.decode(text)
+        value: Raw = decoder.decode(text)
     except (ValueError, RecursionError) as error:
         raise FeedError("it is not a JSON object: write one message a line") from error
-    return found
+    return value
 
 
 def _columns(schema: Raw) -> dict[str, Semantic]:
     """The columns of an envelope's images, or of a flat message."""
     fields = _fields(schema)
-    image = next((found for name in _IMAGES if (found := _fields(fields.get(name)))), None)
+    image = next((part for name in _IMAGES if (part := _fields(fields.get(name)))), None)
     columns = fields if image is None or "op" not in fields else image
-    return {name: _semantic(one) for name, one in columns.items()}
+    return {name: _semantic(described) for name, described in columns.items()}
 
 
 def _fields(schema: Raw) -> dict[str, Fields]:
     listed = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(listed, list):
         return {}
-    return {str(one.get("field")): one for one in listed if isinstance(one, Mapping)}
+    return {str(entry.get("field")): entry for entry in listed if isinstance(entry, Mapping)}
 
 
 def _semantic(schema: Raw) -> Semantic:
@@ -96,8 +96,8 @@ def _semantic(schema: Raw) -> Semantic:
     inner = schema.get("items") or schema.get("values")
     item = _semantic(inner) if inner else None
     kind, default = str(schema.get("type") or ""), schema.get("default", ABSENT)
-    told = {"is_bytes": kind == "bytes", "optional": schema.get("optional") is True}
-    return Semantic(name, None if scale is None else _whole(scale), item, default=default, type=kind, **told)
+    facts = {"is_bytes": kind == "bytes", "optional": schema.get("optional") is True}
+    return Semantic(name, None if scale is None else _whole(scale), item, default=default, type=kind, **facts)
 
 
 def _whole(scale: Raw) -> int:

@@ -92,8 +92,8 @@ class Wal2JsonLines:
                     )
                 yield str(column["name"]), postgres_semantic(str(column["type"]))
 
-    def _gather(self, found: Mapping[str, Semantic]) -> None:
+    def _gather(self, semantics: Mapping[str, Semantic]) -> None:
         known = self._semantics
-        if any(known.get(name, semantic) != semantic for name, semantic in found.items()):
+        if any(known.get(name, semantic) != semantic for name, semantic in semantics.items()):
             self._semantics = known = {**known}  # a batch of changes before this one is read by the old types
-        known.update(found)
+        known.update(semantics)

@@ -28,12 +28,12 @@ class KeyTexts:
     @staticmethod
     def of_columns(target: FeedTarget, arrays: Sequence[pa.Array]) -> KeyTexts:
         """Of a batch whose ``arrays`` are the columns that feeds can carry."""
-        found = {
+        keys = {
             column.name: canonical(array, kind)
             for column, array in zip(target.carried, arrays, strict=True)
             if column.is_key and (kind := key_type(str(column.type))) is not None
         }
-        return KeyTexts(dict(sorted(found.items())))
+        return KeyTexts(dict(sorted(keys.items())))
 
     @staticmethod
     def of_rows(rows: pa.Table, keys: Sequence[BoundKey]) -> KeyTexts:

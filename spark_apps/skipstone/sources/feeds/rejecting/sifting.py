@@ -152,22 +152,22 @@ def spread_stops(links: Sequence[KeyMove], rejected: Sequence[Rejected]) -> Mapp
     held: dict[str, bytes] = {}
     for change in rejected:
         held[change.key] = min(change.order, held.get(change.key, change.order))
-    found: dict[str, Stop] = {}
+    stops: dict[str, Stop] = {}
     reason = "the message changes a key, and a change before it of the row with the other key is left out"
     for link in sorted(links, key=lambda link: link.order):
         stopped = [key for key in (link.key, link.other) if key in held and held[key] <= link.order]
         for key in (link.key, link.other) if stopped else ():
             if key not in held or held[key] > link.order:
                 held[key] = link.order
-                found[key] = Stop(link.order, reason)
-    return found
+                stops[key] = Stop(link.order, reason)
+    return stops
 
 
 def _absent(texts: KeyTexts, starts: Int64s, holding: Holding) -> Bools:
     """Which changes are of rows that the table does not have."""
-    found = np.zeros(len(starts), dtype=bool)
-    found[list(texts.rows_of(holding.absent))] = True
-    return found
+    is_absent = np.zeros(len(starts), dtype=bool)
+    is_absent[list(texts.rows_of(holding.absent))] = True
+    return is_absent
 
 
 def _links(changes: pa.Table, texts: KeyTexts, considered: Bools) -> list[KeyMove]:
@@ -182,9 +182,9 @@ def _links(changes: pa.Table, texts: KeyTexts, considered: Bools) -> list[KeyMov
 def _groups(changes: pa.Table, starts: Int64s, texts: KeyTexts, holding: Holding) -> Mapping[int, str]:
     """The keys to look at: the first row of each, and its text."""
     faults = pc.indices_nonzero(changes.column(FAULT_COLUMN).is_valid()).to_numpy()
-    found = {int(start): texts.text(int(start)) for start in np.unique(starts[faults])}
+    groups = {int(start): texts.text(int(start)) for start in np.unique(starts[faults])}
     known = texts.rows_of(frozenset([*holding.rows, *holding.stops]))
-    return found | {int(starts[row]): text for row, text in known.items()}
+    return groups | {int(starts[row]): text for row, text in known.items()}
 
 
 class _Reader:
@@ -262,5 +262,5 @@ class _Reader:
         return place_of(f"{origin} {log}", position)
 
     def _value(self, column: str, row: int) -> str | None:
-        found: str | None = self._changes.column(column)[row].as_py()
-        return found
+        value: str | None = self._changes.column(column)[row].as_py()
+        return value

@@ -123,20 +123,20 @@ class FlatReader:
 
     def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing or one change. Raises FeedError."""
-        told = {name[2:]: value for name, value in message.items() if name.startswith("__")}
-        op = told.get("op")
+        control = {name[2:]: value for name, value in message.items() if name.startswith("__")}
+        op = control.get("op")
         if op == _MESSAGE or is_of_no_row(message, self.deletes.names):
             yield Change(NO_ROW, {}, NOWHERE, line)
             return
-        if not told:
+        if not control:
             _refuse_other(message)
-        source = _flat_source(told)
-        mark = debezium_mark(source, is_read=op == _READ, ts_ms=told.get("ts_ms"))
+        source = _flat_source(control)
+        mark = debezium_mark(source, is_read=op == _READ, ts_ms=control.get("ts_ms"))
         self.shared.begin(transaction_of(source), mark.order)
         if op == _TRUNCATE:
             yield _truncate(mark, line, allowed=self.allow_truncate)
             return
-        deleted = told.get("deleted", ABSENT)
+        deleted = control.get("deleted", ABSENT)
         if deleted not in (*_TEXTS_OF_TRUE, *_TEXTS_OF_FALSE):
             raise FeedError(
                 "it has no '__deleted', without which deletes are lost: set "
@@ -186,30 +186,30 @@ def _no_row_before(source: Fields) -> str:
     )
 
 
-def _flat_source(told: Fields) -> Fields:
+def _flat_source(control: Fields) -> Fields:
     """The fields of ``source``, which may be told with and without it. Raises FeedError naming those to add."""
-    names = [name.removeprefix("source.") for name in required_fields(str(_told(told, "connector") or ""))[1:]]
-    missing = [name for name in names if _told(told, name) is ABSENT]
-    if missing or "op" not in told:
-        wanted = [*(() if "op" in told else ("op",)), *(f"source.{name}" for name in missing)]
+    names = [name.removeprefix("source.") for name in required_fields(str(_field_of(control, "connector") or ""))[1:]]
+    missing = [name for name in names if _field_of(control, name) is ABSENT]
+    if missing or "op" not in control:
+        wanted = [*(() if "op" in control else ("op",)), *(f"source.{name}" for name in missing)]
         raise FeedError(
             f"it does not tell {', '.join(wanted)}, by which changes are told apart and ordered: add "
             f"{','.join(wanted)} to transforms.unwrap.add.fields"
         )
     shared = ("ssn", "collection")
-    found = {name: _told(told, name) for name in (*names, *shared, "schema")}
-    return {name: value for name, value in found.items() if value is not ABSENT}
+    fields = {name: _field_of(control, name) for name in (*names, *shared, "schema")}
+    return {name: value for name, value in fields.items() if value is not ABSENT}
 
 
-def _told(told: Fields, name: str) -> Raw:
-    return told.get(f"source_{name}", told.get(name, ABSENT))
+def _field_of(control: Fields, name: str) -> Raw:
+    return control.get(f"source_{name}", control.get(name, ABSENT))
 
 
 def _image(message: Fields, name: str) -> Fields:
-    found = message.get(name)
-    if isinstance(found, Mapping):
-        return found
-    if isinstance(found, str):
+    image = message.get(name)
+    if isinstance(image, Mapping):
+        return image
+    if isinstance(image, str):
         raise FeedError(f"its '{name}' is text, as of Debezium's MongoDB connector, which is not read")
     raise FeedError(
         f"its op is '{message.get('op')}' and it has no '{name}': let the database log it (in PostgreSQL by REPLICA "

@@ -70,7 +70,9 @@ def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> Non
 def _require_op(name: str, columns: Sequence[str], target: FeedTarget) -> None:
     """Refuse a file whose Op is written in other letters, as tools that convert files do: deletes would become rows."""
     known = {column.name for column in target.columns}
-    twin = next((one for one in columns if one not in known and plain_name(one) == plain_name(OP)), None)
+    twin = next(
+        (candidate for candidate in columns if candidate not in known and plain_name(candidate) == plain_name(OP)), None
+    )
     if twin is not None and OP not in columns:
         message = f"it has a column '{twin}' and no column '{OP}', and names are exact: let the files name it '{OP}'"
         raise refused(name, message, 1)
@@ -86,9 +88,9 @@ def _csv_rows(name: str, header: Sequence[str], rows: Iterator[CsvRow], maker: B
             continue
         if len(row) != len(header):
             raise refused(name, f"the row does not have the {len(header)} fields of the header", line)
-        found = dict(zip(header, row, strict=True))
-        op = found.pop(OP, _INSERT)
-        values = {key: _value(text, maker.target, keeps_empty=key in empties) for key, text in found.items()}
+        cells = dict(zip(header, row, strict=True))
+        op = cells.pop(OP, _INSERT)
+        values = {key: _value(text, maker.target, keeps_empty=key in empties) for key, text in cells.items()}
         changes.append(_change(name, maker.target, Change(op, values, mark, line, op == _UPDATE, is_load)))
         if len(changes) == BATCH_ROWS:
             yield from maker.batches(changes)
@@ -117,12 +119,12 @@ def _change(name: str, target: FeedTarget, row: Change) -> Change:
 
 
 def _is_load(name: str, columns: Sequence[str]) -> bool:
-    """Whether a file is of the full load. Files of changes lack Op when the task writes inserts only."""
+    """Return whether a file is of the full load. Files of changes lack Op when the task writes inserts only."""
     return _is_full_load(name) or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name))
 
 
 def _is_full_load(path: str) -> bool:
-    """Whether the name of a file is that of a full load."""
+    """Return whether the name of a file is that of a full load."""
     return PurePosixPath(path).name.startswith(_FULL_LOAD)
 
 
@@ -200,7 +202,7 @@ class _Regrouped:
 
 
 def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:
-    kept, whole = (np.asarray(one.cast(pa.int64()).fill_null(0)).astype(np.uint64) for one in (micros, nanos))
+    kept, whole = (np.asarray(array.cast(pa.int64()).fill_null(0)).astype(np.uint64) for array in (micros, nanos))
     return bool((kept * np.uint64(1000) != whole).any())
 
 
@@ -288,35 +290,35 @@ def _require_values(values: pa.Array, column: FeedColumn, changes: Sequence[Chan
     if not (maker.target.rejects and column.required and values.null_count):
         return
     nulls = pc.indices_nonzero(values.is_null()).to_pylist()
-    if (found := next((changes[at] for at in nulls if changes[at].op == UPSERT), None)) is not None:
-        raise maker.required_null(column, found.line)
+    if (unfit := next((changes[at] for at in nulls if changes[at].op == UPSERT), None)) is not None:
+        raise maker.required_null(column, unfit.line)
 
 
 def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:
     for column in maker.target.columns:
         if column.read or column.name not in batch.schema.names:
             continue
-        told = pc.and_not(pc.is_valid(batch.column(column.name)), deletes)
-        if (at := pc.index(told, value=True).as_py()) >= 0:
+        is_unread = pc.and_not(pc.is_valid(batch.column(column.name)), deletes)
+        if (at := pc.index(is_unread, value=True).as_py()) >= 0:
             raise maker.unread(column, line + at)
 
 
 def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
     if OP not in batch.schema.names:
         return [_INSERT] * batch.num_rows
-    told = _texts(batch.column(OP), OP, maker)
-    wrong = next((at for at, op in enumerate(told) if op not in _OPS), None)
+    ops = _texts(batch.column(OP), OP, maker)
+    wrong = next((at for at, op in enumerate(ops) if op not in _OPS), None)
     if wrong is not None:
         raise refused(maker.name, f"its {OP} is none of I, U and D", line + wrong)
-    return [str(op) for op in told]
+    return [str(op) for op in ops]
 
 
 def _texts(values: pa.Array, column: str, maker: BatchMaker) -> list[str | None]:
     try:
-        found: list[str | None] = values.to_pylist()
+        texts: list[str | None] = values.to_pylist()
     except UnicodeDecodeError as error:
         raise refused(maker.name, f"column '{column}': a text is not UTF-8: write the file again") from error
-    return found
+    return texts
 
 
 def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
@@ -327,10 +329,10 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
         lines = range(line, line + len(values))
         return maker.decoded(_texts(values, column.name, maker), column, lines)
     try:
-        found = _cast(values, column, maker.target)
-        if found is not None:
-            found.validate(full=True)
-            return _of_known_years(found, column, line, maker)
+        converted = _cast(values, column, maker.target)
+        if converted is not None:
+            converted.validate(full=True)
+            return _of_known_years(converted, column, line, maker)
     except (pa.ArrowException, ValueError, OverflowError):
         pass
     what = (
@@ -367,13 +369,13 @@ def _cast(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array 
         return _moments(values, column, target)
     if kind == into:
         return values
-    found = _numbers(values, into) if _is_number(kind) else values.cast(into)
-    back = _numbers(found, kind) if _is_number(kind) else found.cast(kind)
-    return found if _same(values, back) else None
+    converted = _numbers(values, into) if _is_number(kind) else values.cast(into)
+    back = _numbers(converted, kind) if _is_number(kind) else converted.cast(kind)
+    return converted if _same(values, back) else None
 
 
 def _same(values: pa.Array, back: pa.Array) -> bool:
-    """Whether all values came back; NaN does."""
+    """Return whether all values came back; NaN does."""
     equal = pc.or_(pc.equal(values, back), pc.not_equal(values, values)) if _is_number(values.type) else None
     equal = pc.equal(values, back) if equal is None else equal
     return bool(pc.all(pc.fill_null(equal, fill_value=True)).as_py() in (True, None))

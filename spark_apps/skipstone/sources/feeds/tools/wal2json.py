@@ -106,7 +106,7 @@ class Wal2JsonReader:
         values = self._numbers.values(columns_of(message, "columns"))
         require_keys(values, self.keys)
         if not self.is_declared and not message.get("pk"):
-            raise FeedError(_no_primary_key(is_told="pk" in message))
+            raise FeedError(_no_primary_key(has_pk="pk" in message))
         self._shared.put(values)
         return Change(UPSERT, values, mark, line)
 
@@ -162,9 +162,11 @@ class _Columns:
 
     def _judge_identity(self, names: set[str], identity: Sequence[Fields]) -> None:
         """Only REPLICA IDENTITY FULL has columns that may be null, and it has all that a new row tells."""
-        told = {str(column["name"]) for column in identity}
+        identity_names = {str(column["name"]) for column in identity}
         has_null = any(column.get("value") is None and not _may_be_no_number(column) for column in identity)
-        self._whole = told if names <= told and (has_null or told == self._whole) else None
+        self._whole = (
+            identity_names if names <= identity_names and (has_null or identity_names == self._whole) else None
+        )
 
     def may_have(self, name: str) -> bool:
         """Return whether the source table may have the column ``name``, which an update has in neither row."""
@@ -217,8 +219,8 @@ def _required_table(message: Fields) -> str:
     return table
 
 
-def _no_primary_key(*, is_told: bool) -> str:
-    if not is_told:
+def _no_primary_key(*, has_pk: bool) -> str:
+    if not has_pk:
         return (
             "it does not tell the primary key, without which updates and deletes may be missing: set include-pk of "
             "wal2json to true, or name the columns of the replica identity in source.replicaIdentity"
@@ -235,10 +237,10 @@ def _mark(message: Fields, table: str) -> Mark:
 
     Transactions lie across each other in the log, but changes of one row do not: each waits for the commit before it.
     """
-    found = _WAL.fullmatch(text_of(message.get("lsn")))
-    if found is None:
+    match = _WAL.fullmatch(text_of(message.get("lsn")))
+    if match is None:
         raise FeedError("it does not tell 'lsn', by which changes are ordered: set include-lsn of wal2json to true")
-    return Mark(table, "wal2json", "wal", u64((int(found[1], 16) << 32) + int(found[2], 16)))
+    return Mark(table, "wal2json", "wal", u64((int(match[1], 16) << 32) + int(match[2], 16)))
 
 
 def _reader(target: FeedTarget) -> Wal2JsonReader:

@@ -93,14 +93,14 @@ def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic |
     """``values`` in the kernel type of ``column``; None is null. Raises UnfitValue for the first that does not fit."""
     of = ReadAs(column.type, semantic, rules)
     try:
-        found = _at_once(values, column, of)
+        array = _at_once(values, column, of)
     except _UNFIT:
-        found = None
-    return found if found is not None else _one_by_one(values, column, of)
+        array = None
+    return array if array is not None else _one_by_one(values, column, of)
 
 
 def is_carried(kind: IcebergType) -> bool:
-    """Whether feeds can carry ``kind``: all but structs, and lists and maps of other than plain values."""
+    """Return whether feeds can carry ``kind``: all but structs, and lists and maps of other than plain values."""
     match kind:
         case ListType():
             return isinstance(kind.element_type, _IN_LISTS)
@@ -121,8 +121,8 @@ def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array 
             return pa.array(values, column.arrow)
         case IntegerType() | LongType() if kinds == {int}:
             return pa.array(values, column.arrow)
-        case DateType() if kinds == {int} and (found := all_days(values, of)) is not None:
-            return found.view(column.arrow)
+        case DateType() if kinds == {int} and (days := all_days(values, of)) is not None:
+            return days.view(column.arrow)
         case TimestampType() if kinds == {int}:
             return all_moments(values, of).view(column.arrow)
         case TimestamptzType() if kinds == {int} and of.rules.zone is None:
@@ -131,10 +131,10 @@ def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array 
 
 
 def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array:
-    found: list[object] = []
+    converted: list[object] = []
     for position, value in enumerate(values):
         try:
-            found.append(None if value is None else _converted(value, of))
+            converted.append(None if value is None else _converted(value, of))
         except NotCertain as error:
             raise UnfitValue(position, f"certain to be the database's: {error}") from error
         except _UnfitItem as error:
@@ -142,7 +142,7 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Arr
         except _UNFIT as error:
             what = _what_of_postgres(value, of) if is_postgres(of.semantic) else _what(value, of)
             raise UnfitValue(position, what) from error
-    return pa.array(found, column.arrow)
+    return pa.array(converted, column.arrow)
 
 
 def _converted(value: Raw, of: ReadAs) -> object:
@@ -164,10 +164,10 @@ def _converted(value: Raw, of: ReadAs) -> object:
 
 def _stored(value: Raw, of: ReadAs) -> object:
     stored = stored_as(value, of)
-    found = _CONVERT[type(of.type)](value, of) if stored is None else stored.value
+    converted = _CONVERT[type(of.type)](value, of) if stored is None else stored.value
     if of.rules.style.moves_days:
-        refuse_moved_day(found, of.type, of.rules.style.moves_days)
-    return found
+        refuse_moved_day(converted, of.type, of.rules.style.moves_days)
+    return converted
 
 
 def _what(value: Raw, of: ReadAs) -> str:
@@ -180,11 +180,11 @@ def _what(value: Raw, of: ReadAs) -> str:
     if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and style.octets is None:
         return f"{base}, or is written in a way that is not told: {style.bytes_remedy}"
     if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
-        told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
+        text = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
         not_told = (
             ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
         )
-        return told if of.rules.style.is_text else told + not_told
+        return text if of.rules.style.is_text else text + not_told
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if is_number and isinstance(of.type, _TIMES) and of.semantic is None and not of.rules.unit:
         return (
@@ -254,12 +254,12 @@ def _remedy_of_text(value: Raw, of: ReadAs) -> str:
 def _what_special(value: Raw, of: ReadAs) -> str:
     """What ``value`` is and which setting stores it, if no type of Iceberg has it."""
     if is_non_finite(value, of):
-        told, setting = "NaN or an infinity, which decimals do not have", "source.nonFinite to Null"
+        text, setting = "NaN or an infinity, which decimals do not have", "source.nonFinite to Null"
     elif infinite_sign(value, of):
-        told, setting = "infinity, which Iceberg does not have", "source.infinity to Null or Max"
+        text, setting = "infinity, which Iceberg does not have", "source.infinity to Null or Max"
     else:
         return ""
-    return f"{told}, and no key may stand for it: change the row" if of.rules.is_key else f"{told}: set {setting}"
+    return f"{text}, and no key may stand for it: change the row" if of.rules.is_key else f"{text}: set {setting}"
 
 
 def _uuid(value: Raw, _of: ReadAs) -> object:
@@ -280,7 +280,7 @@ def _list(value: Raw, of: ReadAs) -> object:
     refuse_java_text(value)
     refuse_cut_times(of)
     item = ReadAs(kind.element_type, _item(of), of.rules)
-    return [_inner(one, item, required=kind.element_required) for one in value]
+    return [_inner(element, item, required=kind.element_required) for element in value]
 
 
 def _map(value: Raw, of: ReadAs) -> object:
@@ -291,12 +291,12 @@ def _map(value: Raw, of: ReadAs) -> object:
         raise TypeError(value)
     item = ReadAs(kind.value_type, _item(of), of.rules)
     text = ReadAs(kind.key_type, None, of.rules)
-    return [(string(key, text), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
+    return [(string(key, text), _inner(entry, item, required=kind.value_required)) for key, entry in value.items()]
 
 
 def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
     try:
-        found = _converted(value, of) if value is not None else None
+        converted = _converted(value, of) if value is not None else None
     except NotCertain:
         raise
     except _UNFIT as error:
@@ -304,9 +304,9 @@ def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
         if is_postgres(of.semantic) and not special:
             raise
         raise _UnfitItem(special or _what_item(value, of)) from error
-    if found is None and required:
+    if converted is None and required:
         raise ValueError(value)
-    return found
+    return converted
 
 
 def _what_item(value: Raw, of: ReadAs) -> str:

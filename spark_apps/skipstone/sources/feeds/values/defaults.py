@@ -35,11 +35,11 @@ class Defaults:
     @property
     def doubtful(self) -> Mapping[str, int]:
         """The number of changes whose default may stand for null, by column."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for (number, name), count in sorted(self.rows.items()):
             if self.first_null is None or number < self.first_null:
-                found[name] = found.get(name, 0) + count
-        return found
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
 
 def noted_defaults(
@@ -56,12 +56,12 @@ def noted_defaults(
     notes: list[str | None] = []
     for change in changes:
         values = {name: change.values.get(name, ABSENT) for name in watched} if change.op == UPSERT else {}
-        told = {
+        noted = {
             name: value is not None
             for name, value in values.items()
             if value is None or watched[name].is_default(value)
         }
-        notes.append(json.dumps([number, told]) if told else None)
+        notes.append(json.dumps([number, noted]) if noted else None)
     return notes
 
 
@@ -69,12 +69,12 @@ def tally_defaults(column: pa.ChunkedArray) -> Defaults:
     """Return what the changes of some batches have, from their DEFAULTED_COLUMN."""
     return merged_defaults(
         Defaults(
-            {(number, name): entry["counts"] for name, is_default in told.items() if is_default},
-            None if all(told.values()) else number,
+            {(number, name): entry["counts"] for name, is_default in noted.items() if is_default},
+            None if all(noted.values()) else number,
         )
         for entry in column.value_counts().to_pylist()
         if entry["values"] is not None
-        for number, told in (json.loads(entry["values"]),)
+        for number, noted in (json.loads(entry["values"]),)
     )
 
 

@@ -47,7 +47,7 @@ class NotCertain(ValueError):
 
 
 def is_scaled(semantic: Semantic | None) -> bool:
-    """Whether text is that of a decimal's bytes."""
+    """Return whether text is that of a decimal's bytes."""
     return semantic is not None and semantic.scale is not None
 
 

@@ -73,8 +73,8 @@ def generate(target: FeedTarget, bound: BoundClause, images: Images) -> tuple[Se
     for name, values in zip(schema.names, computed.columns, strict=True):
         at = places[name]
         if name not in left_out(bound):
-            told = ~(images.lacks.absent[:, at] | images.lacks.unavailable[:, at])[rows]
-            _require_equal(name, images, rows[told & ~_same(given.column(name), values)])
+            is_given = ~(images.lacks.absent[:, at] | images.lacks.unavailable[:, at])[rows]
+            _require_equal(name, images, rows[is_given & ~_same(given.column(name), values)])
         arrays[at] = values.take(spread)
     return arrays, lacks
 
@@ -83,9 +83,9 @@ def _require_inputs(bound: BoundClause, places: dict[str, int], images: Images, 
     lacking = images.lacks.absent | images.lacks.unavailable
     for name, inputs in inputs_of(bound).items():
         for column in inputs:
-            found = rows[lacking[rows, places[column]]]
-            if len(found):
-                line = images.changes[int(found[0])].line
+            lacking_rows = rows[lacking[rows, places[column]]]
+            if len(lacking_rows):
+                line = images.changes[int(lacking_rows[0])].line
                 raise UnfitRecord(
                     images.name,
                     line,
@@ -110,7 +110,7 @@ def _same(given: pa.ChunkedArray, computed: pa.Array) -> npt.NDArray[np.bool_]:
     values = given.combine_chunks()
     both_null = pc.and_(pc.is_null(values), pc.is_null(computed))
     if (tolerance := _TOLERANCE.get(values.type)) is not None:
-        left, right = (np.asarray(one.to_numpy(zero_copy_only=False), dtype=float) for one in (values, computed))
+        left, right = (np.asarray(side.to_numpy(zero_copy_only=False), dtype=float) for side in (values, computed))
         close = np.isclose(left, right, rtol=tolerance, atol=0, equal_nan=True)
         equal = pa.array(close & ~np.asarray(pc.xor(pc.is_null(values), pc.is_null(computed))))
     else:

@@ -83,14 +83,14 @@ def floating(value: Raw, of: ReadAs) -> object:
     if isinstance(value, float) and (not (is_single and math.isfinite(value)) or _single(value) == value):
         return value
     number = _exact(value, of)
-    found = _single(float(number)) if is_single else float(number)
+    nearest = _single(float(number)) if is_single else float(number)
     if _is_short(number, is_single=is_single):
-        return found
+        return nearest
     if isinstance(value, Decimal) and not is_single:  # a number of JSON, which the writer had as a float
         number = _without_last_of_java(number)
-    if not math.isfinite(found) or number not in _ways_to_write(found, is_single=is_single):
+    if not math.isfinite(nearest) or number not in _ways_to_write(nearest, is_single=is_single):
         raise ValueError(value)
-    return found
+    return nearest
 
 
 def _without_last_of_java(number: Decimal) -> Decimal:
@@ -110,7 +110,7 @@ def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
 
 
 def _is_short(number: Decimal, *, is_single: bool) -> bool:
-    """Whether a number has so few digits that floats tell it from all others that have no more."""
+    """Return whether a number has so few digits that floats tell it from all others that have no more."""
     digits, exponent = (6, 30) if is_single else (15, 290)
     return len(number.as_tuple().digits) <= digits and abs(number.adjusted()) < exponent
 
@@ -141,7 +141,7 @@ def _exact(value: Raw, of: ReadAs) -> Decimal:
 
 
 def is_decimal_text(text: str) -> bool:
-    """Whether ``text`` is a number in decimal digits."""
+    """Return whether ``text`` is a number in decimal digits."""
     return bool(_NUMBER.fullmatch(text))
 
 

@@ -52,6 +52,6 @@ def _may_be_otherwise(text: str, semantic: Semantic | None) -> bool:
 
     Only where a schema says bytes, it is in base64.
     """
-    is_told = semantic is not None and semantic.is_bytes
+    is_binary = semantic is not None and semantic.is_bytes
     is_hex = bool(_HEX.fullmatch(text)) and len(text) % 4 == 0
-    return not is_told and (is_hex or bool(_DASHED.fullmatch(text)))
+    return not is_binary and (is_hex or bool(_DASHED.fullmatch(text)))

@@ -180,11 +180,11 @@ def _items(value: Raw) -> Sequence[str | None]:
         raise ValueError(value)
     inner, at, items = value[1:-1], 0, []
     while at < len(inner):
-        found = _ITEM.match(inner, at)
-        if found is None or (found["end"] and found.end() == len(inner)):
+        match = _ITEM.match(inner, at)
+        if match is None or (match["end"] and match.end() == len(inner)):
             raise ValueError(value)
-        items.append(_item(found["quoted"], found["plain"]))
-        at = found.end()
+        items.append(_item(match["quoted"], match["plain"]))
+        at = match.end()
     return items
 
 

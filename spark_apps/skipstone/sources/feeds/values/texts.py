@@ -25,18 +25,18 @@ _OFFSET_PARTS = re.compile(r"([+-])(\d\d):?(\d\d)?:?(\d\d)?", re.ASCII)
 
 def days(text: str) -> int:
     """Days since 1970 of a date such as 2013-01-31. Raises ValueError."""
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return _days(found[1], found[2], found[3])
+    return _days(match[1], match[2], match[3])
 
 
 def time_micros(text: str) -> int:
     """Microseconds of the day of a time such as 10:00:00.5, in UTC when it says so. Raises ValueError."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return _clock(found[1], found[2], found[3], found[4])
+    return _clock(match[1], match[2], match[3], match[4])
 
 
 def moment_micros(text: str) -> tuple[int, int | None]:
@@ -44,11 +44,11 @@ def moment_micros(text: str) -> tuple[int, int | None]:
 
     Raises ValueError.
     """
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    clock = _clock(found[4], found[5], found[6], found[7]) if found[4] else 0
-    return _days(found[1], found[2], found[3]) * DAY_MICROS + clock, _seconds(found[8])
+    clock = _clock(match[4], match[5], match[6], match[7]) if match[4] else 0
+    return _days(match[1], match[2], match[3]) * DAY_MICROS + clock, _seconds(match[8])
 
 
 def instant(micros: int, zone: ZoneInfo | None) -> int:
@@ -79,11 +79,11 @@ def _clock(hour: str, minute: str, second: str | None, fraction: str | None) -> 
 def _seconds(offset: str | None) -> int | None:
     if offset is None:
         return None
-    found = _OFFSET_PARTS.fullmatch(offset)
-    if found is None:
+    match = _OFFSET_PARTS.fullmatch(offset)
+    if match is None:
         return 0
-    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    hours, minutes, seconds = int(match[2]), int(match[3] or 0), int(match[4] or 0)
     size = (hours * 60 + minutes) * 60 + seconds
     if max(minutes, seconds) > 59 or size > _MOST_OFFSET:
         raise ValueError(offset)
-    return -size if found[1] == "-" else size
+    return -size if match[1] == "-" else size

@@ -58,7 +58,7 @@ def time_of_day(value: Raw, of: ReadAs) -> object:
 
 
 def is_time_of_day(of: ReadAs) -> bool:
-    """Whether the schema, or without one the spec, says that numbers in a column of text are times of day."""
+    """Return whether the schema, or without one the spec, says that numbers in a column of text are times of day."""
     return of.rules.is_column_unit if of.semantic is None else of.semantic.name in _TIME_UNITS
 
 
@@ -95,10 +95,10 @@ def moment_with_zone(value: Raw, of: ReadAs) -> object:
     """Microseconds since 1970 in UTC."""
     if isinstance(value, str):
         micros, offset = moment_micros(value)
-        found = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
+        moment = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
     else:
-        found = instant(_moment(value, of), of.rules.zone)
-    return _bounded(found, *MOMENTS)
+        moment = instant(_moment(value, of), of.rules.zone)
+    return _bounded(moment, *MOMENTS)
 
 
 def _moment(value: Raw, of: ReadAs) -> int:
@@ -177,12 +177,12 @@ def require_years(array: pa.Array) -> pa.Array:
     return array
 
 
-def refuse_moved_day(found: object, kind: IcebergType, tool: str) -> None:
+def refuse_moved_day(value: object, kind: IcebergType, tool: str) -> None:
     """Raise NotCertain for a day that may be one of 1582-10-05 to 14, which ``tool`` shows ten days later, as Java's
     calendar does.
     """
     size = 1 if isinstance(kind, DateType) else DAY_MICROS
-    if isinstance(kind, DateType | TimestampType) and isinstance(found, int) and found // size in _MOVED_DAYS:
+    if isinstance(kind, DateType | TimestampType) and isinstance(value, int) and value // size in _MOVED_DAYS:
         raise NotCertain(
             f"it is a day of 1582-10-15 to 24, and {tool} writes 1582-10-05 to 14 so too: keep such days as text in "
             "the database"
@@ -190,7 +190,7 @@ def refuse_moved_day(found: object, kind: IcebergType, tool: str) -> None:
 
 
 def has_offset(text: str) -> bool:
-    """Whether ``text`` is a timestamp that says how far it is from UTC."""
+    """Return whether ``text`` is a timestamp that says how far it is from UTC."""
     try:
         return moment_micros(text)[1] is not None
     except (ValueError, OverflowError):

@@ -97,10 +97,10 @@ def null_text(values: pa.ChunkedArray, text: str | None) -> pa.ChunkedArray:
 
 
 def _known_pattern(pattern: str, *, is_date: bool) -> str:
-    found = pattern_regex(pattern, is_date=is_date)
-    if found is None:
+    regex = pattern_regex(pattern, is_date=is_date)
+    if regex is None:
         raise SparkNeeded(SparkOnly.PATTERN)
-    return found
+    return regex
 
 
 def _matches(values: pa.ChunkedArray, regex: str) -> bool:
@@ -146,10 +146,10 @@ def _floating(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> 
         is_special = pc.match_substring_regex(text, _NOT_FINITE)
         if not pc.all(pc.or_(is_number, is_special), min_count=0).as_py():
             raise SparkNeeded(SparkOnly.VALUE)
-    found = text.cast(pa.float32() if isinstance(kind, FloatType) else pa.float64())
-    if not pc.all(pc.or_(pc.is_finite(found), pc.invert(is_number)), min_count=0).as_py():
+    floats = text.cast(pa.float32() if isinstance(kind, FloatType) else pa.float64())
+    if not pc.all(pc.or_(pc.is_finite(floats), pc.invert(is_number)), min_count=0).as_py():
         raise SparkNeeded(SparkOnly.VALUE)
-    return found
+    return floats
 
 
 def _decimal(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> pa.ChunkedArray:
@@ -157,7 +157,7 @@ def _decimal(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> p
     text = _trimmed(values)
     has_exponent = pc.fill_null(pc.match_substring_regex(text, "[eE]"), fill_value=False).combine_chunks()
     if has_exponent.true_count:
-        few = [_without_exponent(one, scale) for one in text.filter(has_exponent).to_pylist()]
+        few = [_without_exponent(number, scale) for number in text.filter(has_exponent).to_pylist()]
         text = pc.replace_with_mask(text.combine_chunks(), has_exponent, pa.array(few, pa.string()))
     _require(text, rf"^[+-]?0*[0-9]{{0,{precision - scale}}}(\.[0-9]{{0,{scale}}}0*)?\z")
     _require(text, "[0-9]")
@@ -167,13 +167,13 @@ def _decimal(values: pa.ChunkedArray, kind: IcebergType, _forms: TextForms) -> p
 
 def _without_exponent(text: str, scale: int) -> str:
     """A decimal without its exponent, judged by the digits that it is written with, as ``text.values`` does."""
-    found = _EXPONENT.fullmatch(text)
-    if found is None:
+    match = _EXPONENT.fullmatch(text)
+    if match is None:
         raise SparkNeeded(SparkOnly.VALUE)
-    fraction = (found["fraction"] or "").rstrip("0")
-    if not (found["whole"] + fraction).strip("0"):
+    fraction = (match["fraction"] or "").rstrip("0")
+    if not (match["whole"] + fraction).strip("0"):
         return "0"
-    if len(fraction) - int(found["exponent"]) > scale:
+    if len(fraction) - int(match["exponent"]) > scale:
         raise SparkNeeded(SparkOnly.VALUE)
     return format(Decimal(text), "f")
 
@@ -234,16 +234,16 @@ def _plain_moments(text: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _moments(text: pa.ChunkedArray, regex: str) -> pa.ChunkedArray:
     """Moments of the parts that ``regex`` names; what it does not name is the first."""
-    found = pc.extract_regex(text, regex)
-    if found.null_count != text.null_count:
+    extracted = pc.extract_regex(text, regex)
+    if extracted.null_count != text.null_count:
         raise SparkNeeded(SparkOnly.VALUE)
-    names = {found.type.field(at).name for at in range(found.type.num_fields)}
+    names = {extracted.type.field(at).name for at in range(extracted.type.num_fields)}
 
     def part(name: str) -> pa.ChunkedArray | str:
-        return pc.utf8_lpad(pc.struct_field(found, name), width=2, padding="0") if name in names else "00"
+        return pc.utf8_lpad(pc.struct_field(extracted, name), width=2, padding="0") if name in names else "00"
 
-    fraction = pc.utf8_rpad(pc.struct_field(found, "f"), width=6, padding="0") if "f" in names else "000000"
-    pieces = [pc.struct_field(found, "y"), "-", part("mo"), "-", part("d"), " ", part("h"), ":", part("mi"), ":",
+    fraction = pc.utf8_rpad(pc.struct_field(extracted, "f"), width=6, padding="0") if "f" in names else "000000"
+    pieces = [pc.struct_field(extracted, "y"), "-", part("mo"), "-", part("d"), " ", part("h"), ":", part("mi"), ":",
               part("s"), ".", fraction, ""]  # fmt: skip
     return _in_range(pc.binary_join_element_wise(*pieces).cast(_MOMENT))
 

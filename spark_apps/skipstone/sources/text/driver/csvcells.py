@@ -111,8 +111,8 @@ def _inside(options: TextOptions) -> str:
 def _without_blank_lines(block: str, options: TextOptions) -> str:
     """``block`` without the lines that are no rows."""
     if block[0] <= " " or _ODD_START.search(block):
-        for found in _NOTHING_ELSE.finditer(f"\n{block}"):
-            if options.delimiter in found[0] or found[0].strip(" \t\n"):
+        for match in _NOTHING_ELSE.finditer(f"\n{block}"):
+            if options.delimiter in match[0] or match[0].strip(" \t\n"):
                 raise SparkNeeded(SparkOnly.LINES)
         block = _NOTHING_ELSE.sub("", f"\n{block}")
     return _EMPTY_LINES.sub("\n", block).removeprefix("\n")
@@ -123,7 +123,7 @@ def _doubled(lines: str, options: TextOptions) -> str:
     quote, escape = options.quote, options.escape
     if not quote or escape == quote or escape not in lines:
         return lines
-    return _quoted_fields(options).sub(lambda found: f"{quote}{_unescaped(found[1], options)}{quote}", f"\n{lines}")[1:]
+    return _quoted_fields(options).sub(lambda match: f"{quote}{_unescaped(match[1], options)}{quote}", f"\n{lines}")[1:]
 
 
 @cache

@@ -92,10 +92,10 @@ def _refused(_: object) -> NoReturn:
 
 def _named(pairs: _Pairs) -> dict[str, object]:
     """The object of ``pairs``, which has names, none of them twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs) or not found or any(not 0 < len(name) <= _LONGEST_NAME for name in found):
+    record = dict(pairs)
+    if len(record) != len(pairs) or not record or any(not 0 < len(name) <= _LONGEST_NAME for name in record):
         raise SparkNeeded(SparkOnly.JSON)
-    return found
+    return record
 
 
 _FLAT = json.JSONDecoder(object_pairs_hook=_named, parse_int=str, parse_float=str, parse_constant=_refused)
@@ -104,10 +104,10 @@ _WITHIN = json.JSONDecoder(object_pairs_hook=_named, parse_constant=_refused)
 
 def _flat(line: str) -> _Record:
     """The record of a line without lists and objects in it."""
-    found = _FLAT.decode(line)
-    if not isinstance(found, dict):
+    record = _FLAT.decode(line)
+    if not isinstance(record, dict):
         raise SparkNeeded(SparkOnly.JSON)
-    return found
+    return record
 
 
 def _documents(text: str) -> Iterator[_Record]:
@@ -150,17 +150,17 @@ def _sliced(text: str, start: int) -> tuple[_Record, int]:
 
 
 def _value(text: str, start: int) -> tuple[str | None, int]:
-    found, end = _WITHIN.raw_decode(text, start)
-    if found is None or isinstance(found, str):
-        return found, end
-    if isinstance(found, dict | list) and text.count("[", start, end) + text.count("{", start, end) > _MOST_BRACKETS:
+    value, end = _WITHIN.raw_decode(text, start)
+    if value is None or isinstance(value, str):
+        return value, end
+    if isinstance(value, dict | list) and text.count("[", start, end) + text.count("{", start, end) > _MOST_BRACKETS:
         raise SparkNeeded(SparkOnly.JSON)
     return text[start:end], end
 
 
 def _after_blanks(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return at if found is None else found.end()
+    blanks = _BLANK.match(text, at)
+    return at if blanks is None else blanks.end()
 
 
 def _table(records: Sequence[_Record]) -> pa.Table:

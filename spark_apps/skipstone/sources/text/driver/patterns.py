@@ -38,7 +38,7 @@ def pattern_regex(pattern: str, *, is_date: bool) -> str | None:
 
     ``is_date``: it must have no time of day. Groups: y, mo, d, h, mi, s, f.
     """
-    tokens = [found[0] for found in _TOKEN.finditer(pattern)]
+    tokens = [match[0] for match in _TOKEN.finditer(pattern)]
     parts = [_PARTS[token][0] for token in tokens if token in _PARTS]
     if not _DATE.issubset(parts) or len(set(parts)) < len(parts) or (is_date and _CLOCK.intersection(parts)):
         return None

@@ -73,11 +73,11 @@ class TextReading(ABC):
                 for column in columns
                 if (raw := held[column.name]) is not None
             }
-            found = [
+            fitted = [
                 arrays[field.name].cast(field.type) if field.name in arrays else pa.nulls(cells.num_rows, field.type)
                 for field in schema
             ]
-            yield pa.Table.from_arrays(found, schema=schema)
+            yield pa.Table.from_arrays(fitted, schema=schema)
 
     def values(self, stored: StoredFile, group: ColumnGroup, names: Collection[str]) -> Counter[str]:
         """Rows of a file with a value, by column. Raises SparkNeeded."""

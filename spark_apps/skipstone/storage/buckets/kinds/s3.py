@@ -58,8 +58,8 @@ def _store(place: BucketRef, retries: RetryConfig | None) -> ObjectStore:
 
 def _region_of(ref: S3Ref) -> str:
     """The region of a place; empty when it is Amazon that has to be asked."""
-    told = ref.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return told or (ANY_REGION if ref.endpoint else "")
+    region = ref.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return region or (ANY_REGION if ref.endpoint else "")
 
 
 def _own_keys(ref: S3Ref) -> Callable[[], S3Credential]:
@@ -81,7 +81,7 @@ def _own_keys(ref: S3Ref) -> Callable[[], S3Credential]:
 
 def _s3a_settings(ref: S3Ref) -> Mapping[str, str]:
     """The settings of S3A for the bucket of ``ref``. The JVM finds keys by the names of their variables."""
-    told = {
+    settings = {
         "endpoint": ref.endpoint,
         "endpoint.region": _region_of(ref),
         "path.style.access": str(ref.path_style_access).lower(),
@@ -91,7 +91,7 @@ def _s3a_settings(ref: S3Ref) -> Mapping[str, str]:
         "change.detection.source": "etag",
         **_keys(ref),
     }
-    return {f"fs.s3a.bucket.{ref.bucket}.{name}": value for name, value in told.items() if value}
+    return {f"fs.s3a.bucket.{ref.bucket}.{name}": value for name, value in settings.items() if value}
 
 
 def _keys(ref: S3Ref) -> Mapping[str, str]:
@@ -99,18 +99,18 @@ def _keys(ref: S3Ref) -> Mapping[str, str]:
         return {"aws.credentials.provider": _DEFAULT_CHAIN}
     access, secret, token = (f"{ref.credentials_prefix}{name}" for name in (ACCESS, SECRET, TOKEN))
     provider = "TemporaryAWSCredentialsProvider" if os.environ.get(token) else "SimpleAWSCredentialsProvider"
-    told = {
+    settings = {
         "aws.credentials.provider": f"{_S3A}.{provider}",
         "access.key": f"${{env.{access}}}",
         "secret.key": f"${{env.{secret}}}",
     }
-    return {**told, "session.token": f"${{env.{token}}}"} if os.environ.get(token) else told
+    return {**settings, "session.token": f"${{env.{token}}}"} if os.environ.get(token) else settings
 
 
 def _file_io(ref: S3Ref) -> Mapping[str, str]:
-    told = {S3_ENDPOINT: ref.endpoint, S3_REGION: _region_of(ref)}
-    told[S3_FORCE_VIRTUAL_ADDRESSING] = str(not ref.path_style_access).lower()
-    return {name: value for name, value in told.items() if value}
+    settings = {S3_ENDPOINT: ref.endpoint, S3_REGION: _region_of(ref)}
+    settings[S3_FORCE_VIRTUAL_ADDRESSING] = str(not ref.path_style_access).lower()
+    return {name: value for name, value in settings.items() if value}
 
 
 _KEYS = {

@@ -25,7 +25,7 @@ _LINEAGE_VERSION = 3
 
 @dataclass(frozen=True)
 class WantedColumns:
-    """What a client reads of a snapshot: ``names``, in lower case, and the columns that it tests by their field ids.
+    """The columns that a client reads of a snapshot: ``names``, in lower case, and field ids of those that it tests.
 
     ``schema``: of the snapshot.
     """
@@ -35,13 +35,13 @@ class WantedColumns:
     tested: frozenset[int]
 
     def has(self, field_id: int) -> bool:
-        """Whether the column, or what it is a part of, is wanted."""
+        """Return whether the column, or what it is a part of, is wanted."""
         name = self.schema.find_column_name(field_id)
         parts = name.lower().split(".") if name else []
         return field_id in self.tested or any(".".join(parts[: count + 1]) in self.names for count in range(len(parts)))
 
 
-def require_told(table: Table, snapshot_id: int | None, wanted: WantedColumns) -> None:
+def require_carried(table: Table, snapshot_id: int | None, wanted: WantedColumns) -> None:
     """Raise BadSpec when the list of files of a snapshot cannot carry a column that is ``wanted``.
 
     ``snapshot_id``: None for whoever reads the newest one by the newest schema.
