@@ -1,6 +1,6 @@
-"""Formats of files, and of change feeds with all that is true of each tool's without reading one.
+"""Formats of files, and of change feeds with the properties of each tool's feed.
 
-Imported by ``requests``, by who checks a spec, and by the data plane, where a module of ``sources.feeds.tools`` reads
+Imported by ``requests``, by the checks of specs, and by the data plane, where a module of ``sources.feeds.tools`` reads
 each change format. Data only.
 """
 
@@ -22,10 +22,10 @@ class SourceFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """By which columns files of a tool are known when they are read as rows of their own.
+    """The columns by which files of a tool are recognized when a spec names no change format.
 
-    They have ``all_of`` and one of each of ``one_of``, and no others when it ``is_whole``. ``rows``: what nobody may
-    leave unused, the first that a file has; ``holds`` says why.
+    Such a file has all columns of ``all_of`` and one of each set of ``one_of``, and no others if it ``is_whole``.
+    ``rows``: columns that a spec may not leave unused; the first that a file has counts. ``holds``: the reason.
     """
 
     all_of: frozenset[str]
@@ -37,10 +37,11 @@ class Envelope:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolFeed:
-    """What is told of a change format.
+    """The properties of a change format.
 
-    ``title``: who writes it, for people. ``files``: the formats of its files. ``fields``: those of a source that have a
-    meaning for it and not for every feed. ``table_names``: how it names the tables of ``source.tables``.
+    ``title``: the tool that writes it, for messages. ``files``: the formats of its files. ``fields``: fields of a
+    source that have a meaning for it and not for every feed. ``table_names``: the form of the
+    names in ``source.tables``.
     """
 
     title: str
@@ -55,12 +56,12 @@ _DEBEZIUM_FIELDS = ("time_precision", "column_time_precisions", "unavailable_val
 
 
 class ChangeFormat(StrEnum):
-    """The tools whose change feeds a merge reads as they are written. ``feed``: what is told of each."""
+    """The tools whose change feeds a merge reads as they are written. ``feed``: the properties of each."""
 
     feed: ToolFeed
 
     def __new__(cls, value: str, feed: ToolFeed | None = None) -> ChangeFormat:
-        """A member is its name in specs, and carries what is told of it."""
+        """Make a member: its name in specs, with its properties."""
         member = str.__new__(cls, value)
         member._value_ = value
         if feed is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from skipstone_core.ids import canonical_hash
-from skipstone_core.indexing.indextypes import IndexType, type_told
+from skipstone_core.indexing.indextypes import IndexType, find_type
 from skipstone_core.indexing.snapshots import FileIdentity
 
 #: Version of the layout of index tables; part of every definition hash, so a new layout is a new index.
@@ -66,7 +66,7 @@ class IndexDefinition:
     @property
     def type(self) -> IndexType:
         """The type of the index."""
-        return type_told(buckets=self.buckets)
+        return find_type(buckets=self.buckets)
 
     @property
     def field_ids(self) -> tuple[int, ...]:

@@ -14,8 +14,8 @@ from enum import StrEnum
 class IndexTraits:
     """What is true of a type.
 
-    ``says``: what it does, as a sentence without its subject. ``parameters``: the fields of a spec that an index of the
-    type must have, and none of another type may have, each with what its value says. ``is_bucketed``: whether entries
+    ``says``: its purpose, as a sentence without its subject. ``parameters``: the fields of a spec that an index of the
+    type must have and no other index may have, each with the meaning of its value. ``is_bucketed``: whether entries
     are divided into buckets by their keys, so that tables are joined without a shuffle.
     """
 
@@ -30,7 +30,7 @@ class IndexType(StrEnum):
     traits: IndexTraits
 
     def __new__(cls, value: str, traits: IndexTraits | None = None) -> IndexType:
-        """A member is its name in specs, and carries its traits."""
+        """Make a member: its name in specs, with its traits."""
         member = str.__new__(cls, value)
         member._value_ = value
         if traits is not None:
@@ -49,6 +49,6 @@ class IndexType(StrEnum):
     )
 
 
-def type_told(*, buckets: int) -> IndexType:
+def find_type(*, buckets: int) -> IndexType:
     """Return the type that an index has by its parameters, which requests and index tables name in its place."""
     return IndexType.COVERING if buckets else IndexType.LOOKUP

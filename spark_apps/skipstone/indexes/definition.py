@@ -26,7 +26,7 @@ from skipstone_core.indexing.indexes import (
     IndexColumn,
     IndexDefinition,
 )
-from skipstone_core.indexing.indextypes import IndexType, type_told
+from skipstone_core.indexing.indextypes import IndexType, find_type
 from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
@@ -263,7 +263,7 @@ def _to_json(columns: Sequence[IndexColumn], names: Sequence[str]) -> str:
 
 def stored_type(properties: Mapping[str, str]) -> IndexType:
     """Return the type of the index whose table has ``properties``, whatever else they say."""
-    return type_told(buckets=BUCKETS_PROPERTY in properties)
+    return find_type(buckets=BUCKETS_PROPERTY in properties)
 
 
 def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:

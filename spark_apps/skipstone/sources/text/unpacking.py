@@ -1,6 +1,7 @@
-"""Unpacked content of .gz and .bz2 files, all of it: one packed member may follow another.
+"""The whole content of .gz and .bz2 files, which may have several packed members.
 
-Called by ``headers``. Python's own readers pass over what they do not know behind a member, and over members after it.
+Called by ``headers``. At unknown bytes behind a member, Python's own reader of .bz2 files ends without an error, and
+drops the members after them.
 """
 
 from __future__ import annotations
