@@ -6,6 +6,7 @@ import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.sortedkeys import fixed_bytes, words_of
 from skipstone_core.keys import KeyFamily, KeyType
 
+from tests.examples import cases
 from tests.unit.scalar_keys import KeyValue, normalize
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 1.5, math.inf, math.nan]
@@ -116,3 +118,23 @@ def test_match_is_a_dictionary_look_up(columns: list[int], data: st.DataObject) 
     by_key = {key(values): number for number, values in enumerate(source)}
     found = KeyMatcher(arrays(list(source))).match(arrays(target)).tolist()
     assert found == [by_key.get(wanted, UNMATCHED) if (wanted := key(values)) else UNMATCHED for values in target]
+
+
+#: Keys that are close together, far apart, and all over the range of a long.
+SPANS = [(0, 3_000), (-(2**40), 2**40), (-(2**63), 2**63 - 1)]
+
+
+@settings(deadline=None, max_examples=cases(30, 300))
+@given(st.sampled_from(SPANS), st.integers(0, 3_000), st.integers(1, 5_000), st.floats(0, 1), st.integers(0, 99))
+def test_many_numbers_match_as_a_dictionary_look_up(
+    span: tuple[int, int], source: int, target: int, known: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    keys = np.unique(random.integers(*span, source, endpoint=True))
+    random.shuffle(keys)
+    wanted = random.integers(*span, target, endpoint=True)
+    if len(keys):
+        wanted = np.where(random.random(target) < known, random.choice(keys, target), wanted)
+    by_key = {key: number for number, key in enumerate(keys.tolist())}
+    found = KeyMatcher([pa.array(keys)]).match([pa.array(wanted)])
+    assert found.tolist() == [by_key.get(key, UNMATCHED) for key in wanted.tolist()]

@@ -10,21 +10,72 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from propcache.api import cached_property
 
 from skipstone.kernels.canonical import Int64s, int64s, null_rows
 
 #: What ``match`` says of a target row that no source row matches.
 UNMATCHED = -1
+#: Fewer numbers are looked for one by one.
+_FEW = 1_024
+#: Slots for each of the numbers that are looked in, about, and how many there are at least and at most, as powers of 2.
+_SLOTS, _FEWEST_BITS, _MOST_BITS = 8, 12, 24
+#: 2^64 divided by the golden ratio: multiples of it are spread evenly (Knuth, The Art of Computer Programming 3, 6.4).
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Ordered:
+    """Ascending numbers, each of them once, in which many others are looked for.
+
+    Most numbers are not among them: one bit of a table tells that, before the binary search.
+    """
+
+    def __init__(self, numbers: Int64s) -> None:
+        self._numbers = numbers
+        bits = max(_FEWEST_BITS, (_SLOTS * len(numbers)).bit_length())
+        self._shift = np.uint64(64 - min(bits, _MOST_BITS))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def find(self, wanted: Int64s) -> Int64s:
+        """The place of each wanted number, UNMATCHED where it is not there."""
+        if not len(self._numbers):
+            return np.full(len(wanted), UNMATCHED, dtype=np.int64)
+        if len(wanted) < _FEW:
+            return self._search(wanted)
+        maybe = np.flatnonzero(self._taken[self._slots(wanted)])
+        if 2 * len(maybe) > len(wanted):
+            return self._search(wanted)
+        places = np.full(len(wanted), UNMATCHED, dtype=np.int64)
+        places[maybe] = self._search(wanted[maybe])
+        return places
+
+    def _search(self, wanted: Int64s) -> Int64s:
+        places = np.searchsorted(self._numbers, wanted)
+        places[places == len(self._numbers)] = 0
+        return np.where(self._numbers[places] == wanted, places, UNMATCHED)
+
+    def _slots(self, numbers: Int64s) -> npt.NDArray[np.uint64]:
+        return np.ascontiguousarray(numbers).view(np.uint64) * _SPREAD >> self._shift
+
+    @cached_property
+    def _taken(self) -> npt.NDArray[np.bool_]:
+        """Which slots hold a number."""
+        taken = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
+        taken[self._slots(self._numbers)] = True
+        return taken
 
 
 @dataclass(frozen=True)
 class _Step:
     """One key column: its distinct values and, after the first column, the distinct pairs with the code before."""
 
-    values: Int64s | pa.Array
-    pairs: Int64s | None
+    values: _Ordered | pa.Array
+    pairs: _Ordered | None
 
     @property
     def width(self) -> int:
@@ -49,7 +100,7 @@ class KeyMatcher:
                 codes = index
                 continue
             pairs, codes = np.unique(codes * len(values) + index, return_inverse=True)
-            self._steps.append(_Step(values, pairs))
+            self._steps.append(_Step(values, _Ordered(pairs)))
         self._rows = np.empty(len(columns[0]), dtype=np.int64)
         self._rows[codes] = np.arange(len(columns[0]))
 
@@ -66,32 +117,25 @@ class KeyMatcher:
 def _join(codes: Int64s, index: Int64s, step: _Step) -> Int64s:
     if step.pairs is None:
         raise ValueError("the first key column has no pairs")
-    places = _find(step.pairs, codes * step.width + index)
+    places = step.pairs.find(codes * step.width + index)
     return np.where((codes >= 0) & (index >= 0), places, UNMATCHED)
 
 
-def _distinct(column: pa.Array) -> tuple[Int64s | pa.Array, Int64s]:
+def _distinct(column: pa.Array) -> tuple[_Ordered | pa.Array, Int64s]:
     """Distinct values of a column and the position of each row's value among them."""
     if pa.types.is_int64(column.type):
         numbers = int64s(column)
         if bool((numbers[1:] > numbers[:-1]).all()):
-            return numbers, np.arange(len(numbers))
+            return _Ordered(numbers), np.arange(len(numbers))
         values, index = np.unique(numbers, return_inverse=True)
-        return values, index.astype(np.int64, copy=False)
+        return _Ordered(values), index.astype(np.int64, copy=False)
     encoded = column.dictionary_encode()
     return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _lookup(column: pa.Array, values: Int64s | pa.Array) -> Int64s:
-    if isinstance(values, np.ndarray):
-        places = _find(values, int64s(column))
+def _lookup(column: pa.Array, values: _Ordered | pa.Array) -> Int64s:
+    if isinstance(values, _Ordered):
+        places = values.find(int64s(column))
         return np.where(null_rows([column]), UNMATCHED, places) if column.null_count else places
     index = pc.index_in(column, value_set=values, skip_nulls=True)
     return np.asarray(pc.fill_null(index, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _find(ordered: Int64s, wanted: Int64s) -> Int64s:
-    """Position of each wanted number in ``ordered`` (not empty), UNMATCHED where it is not there."""
-    position = np.searchsorted(ordered, wanted)
-    position[position == len(ordered)] = 0
-    return np.where(ordered[position] == wanted, position, UNMATCHED)
