@@ -20,6 +20,7 @@ from skipstone_local.lake.declaring import (
     parse_identifier,
     resource_name,
 )
+from skipstone_local.lake.opening import build_warehouse, driver_cores
 from skipstone_operator.resources.kinds import API_VERSION, parse
 from skipstone_operator.resources.table import TableSpec
 
@@ -142,3 +143,11 @@ def test_what_is_declared_is_a_table() -> None:
     table = parse({"apiVersion": API_VERSION, "kind": "Table", "metadata": {"name": "orders"}, "spec": spec})
     assert isinstance(table.spec, TableSpec)
     assert table.spec.partitioning[0].width == 4
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "used"), [(1, 64, 1), (2, 64, 2), (64, 64, 8), (16, 8, 4), (4, 3, 1), (4, 1, 1)]
+)
+def test_drivers_use_the_cores_for_which_the_machine_has_memory(cores: int, gib: int, used: int) -> None:
+    assert driver_cores(cores, gib * 1024**3) == used
+    assert parse(build_warehouse(used)).spec.spark.driver.cores == used

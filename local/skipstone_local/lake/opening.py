@@ -31,12 +31,8 @@ CLAIM = {
     "metadata": {"name": DEFAULT_NAME},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Ti"}}},
 }
-DEFAULT_WAREHOUSE = {
-    "apiVersion": API_VERSION,
-    "kind": WAREHOUSE.name,
-    "metadata": {"name": DEFAULT_NAME},
-    "spec": {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": DEFAULT_NAME}}},
-}
+#: Cores that its drivers use at most, and bytes of the machine's memory for each of them.
+MOST_CORES, CORE_BYTES = 8, 2 * 1024**3
 
 
 def open_lake(
@@ -90,7 +86,28 @@ def _find_warehouse(requests: Requests, wanted: str) -> JsonObject:
     if matches:
         raise LakeError("InvalidSpec", f"the folder has several Warehouses, {names}", "name one by warehouse=")
     requests.apply_manifest(CLAIM)
-    return requests.apply_manifest(DEFAULT_WAREHOUSE)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return requests.apply_manifest(build_warehouse(driver_cores(cores, memory)))
+
+
+def driver_cores(cores: int, memory: int) -> int:
+    """How many of the ``cores`` of a machine with so many bytes of memory drivers use."""
+    return max(1, min(cores, memory // CORE_BYTES, MOST_CORES))
+
+
+def build_warehouse(cores: int) -> JsonObject:
+    """The Warehouse of a folder that has none, whose drivers use so many cores."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": WAREHOUSE.name,
+        "metadata": {"name": DEFAULT_NAME},
+        "spec": {
+            "catalog": {"type": "Sql"},
+            "spark": {"driver": {"cores": cores}},
+            "storage": {"pvc": {"claimName": DEFAULT_NAME}},
+        },
+    }
 
 
 def _apply_manifests(requests: Requests, file: str) -> JsonObject:
