@@ -39,6 +39,7 @@ from skipstone_core.contract.requests import (
     TableRef,
     WarehouseRef,
 )
+from skipstone_core.contract.spark import SparkRef
 
 from tests.spark.duck import connection
 
@@ -54,12 +55,16 @@ DELETE_D = MergeClause(action=MergeAction.DELETE, when="source.op = 'D'")
 
 @dataclass
 class MergeBed:
-    """One warehouse in a directory with one namespace; ``limits``: of what merges do without Spark."""
+    """One warehouse in a directory with one namespace; ``limits``: of what merges do without Spark.
+
+    ``cores``: of drivers.
+    """
 
     root: Path
     limits: DriverShare = USUAL_SHARE
     namespace: str = "ns"
     kind: CatalogRef = field(default_factory=lambda: CatalogRef(type=CatalogType.SQL))
+    cores: int = 1
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +133,7 @@ class MergeBed:
             txn=uid,
             table=self.ref,
             merge=task,
+            spark=SparkRef(driver_cores=self.cores),
         )
 
     def merge(self, task: MergeTask, uid: str = "", ports: CommitPorts | None = None) -> JobReport:

@@ -61,7 +61,7 @@ def row(number: int) -> Row:
 
 @pytest.fixture(params=[UNPARTITIONED_PARTITION_SPEC, BY_PART], ids=["unpartitioned", "partitioned"])
 def bed(tmp_path: Path, request: pytest.FixtureRequest) -> MergeBed:
-    made = MergeBed(tmp_path)
+    made = MergeBed(tmp_path, cores=2)
     made.create(SCHEMA, request.param, **{"write.parquet.row-group-limit": str(GROUP)})
     made.append([row(number) for number in range(ROWS)])
     return made

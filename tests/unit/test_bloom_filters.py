@@ -140,7 +140,7 @@ def test_no_filter_misses_a_value_that_was_copied_or_replaced(
             kept = layout.copyable(source, number)
             fresh = [name for name in rows.column_names if name not in kept or random.random() < 0.5]
             other = rows.take(pa.array(np.random.default_rng(seed).integers(0, rows.num_rows, rows.num_rows)))
-            file.copy(source, number, other.select(fresh) if fresh else None)
+            file.copy(source, number, file.encode(other.select(fresh)) if fresh else None)
             columns = [(other if name in fresh else rows).column(name) for name in rows.column_names]
             found.append(pa.Table.from_arrays(columns, schema=rows.schema))
     file.close({})

@@ -99,7 +99,7 @@ def test_a_file_that_is_put_together_is_sealed_too(tmp_path: Path) -> None:
     spliced = SplicedFile(PyArrowFileIO(), str(path), SplicedLayout(SCHEMA, OPTIONS))
     with source.open("rb") as opened:
         spliced.copy(ChunkSource(opened), 1)
-    spliced.append(ROWS)
+    spliced.append(spliced.encode(ROWS))
     spliced.close({})
     file = bytearray(path.read_bytes())
     assert rows_of(bytes(file)).num_rows == 80

@@ -135,9 +135,9 @@ def spliced(
         rows = pa.table({name: (replaced if name in fresh else part.rows)[name] for name in part.rows.column_names})
         groups.append(rows.cast(made.rows.schema))
         if len(fresh) == rows.num_columns and random.random() < 0.5:
-            file.append(groups[-1])
+            file.append(file.encode(groups[-1]))
         else:
-            file.copy(source, group, replaced if fresh else None)
+            file.copy(source, group, file.encode(replaced) if fresh else None)
     return pa.concat_tables(groups), file.close({})
 
 
@@ -260,7 +260,7 @@ def test_a_copied_chunk_has_the_bytes_it_had(tmp_path: Path) -> None:
     file = SplicedFile(
         load_file_io({}, str(tmp_path)), str(tmp_path / "f"), SplicedLayout(made.schema, {"compression": "zstd"})
     )
-    file.copy(source, 0, made.shuffled(["v"]))
+    file.copy(source, 0, file.encode(made.shuffled(["v"])))
     file.close({})
     (chunk,) = source.chunks(0)["k"]
     begin = chunk[3].get(11) or chunk[3][9]
@@ -300,6 +300,6 @@ def test_a_file_that_the_storage_did_not_keep_is_not_handed_on(tmp_path: Path, l
     made, io_ = given_of(pa.table({"k": pa.array(range(1000))})), _LosingIO()
     io_.lost = lost
     file = SplicedFile(io_, str(tmp_path / "f"), SplicedLayout(made.schema, {"compression": "zstd"}))
-    file.append(made.rows)
+    file.append(file.encode(made.rows))
     with pytest.raises(OSError, match=r"bytes in the storage, \d+ were written"):
         file.close({})

@@ -7,11 +7,13 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +54,17 @@ __all__ = [
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
+    "FileReaders",
     "OpenDataFile",
     "describe_files",
     "is_read_whole",
     "open_data_file",
+    "open_readers",
     "read_data_file",
 ]
 
+Part = TypeVar("Part")
+Made = TypeVar("Made")
 BATCH_ROWS = 128 * 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
@@ -218,6 +224,13 @@ class OpenDataFile:
             self._projections[columns] = Projection(physical, columns)
         return self._projections[columns]
 
+    @contextmanager
+    def again(self) -> Iterator[OpenDataFile]:
+        """The same file by a stream of its own, for another thread; deletes are not read again."""
+        with open_data_file(self.file) as other:
+            vars(other)["deletions"] = self.deletions
+            yield other
+
     @cached_property
     def deletions(self) -> Deletions | None:
         """The deletes of the file, read when first asked for."""
@@ -252,6 +265,65 @@ def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
     """Open ``file`` for reading."""
     with file.access.open(file.path).new_input(file.path).open() as source:
         yield OpenWholeFile(file, source) if is_read_whole(file) else OpenDataFile(file, source)
+
+
+class FileReaders:
+    """Readers of a data file, each with a stream of its own: ``opened`` for the caller, and one for each thread.
+
+    What threads make of parts of the file comes in the order of the parts, and few of it is held at a time.
+    """
+
+    def __init__(self, opened: OpenDataFile, threads: int, closing: ExitStack) -> None:
+        """``threads``: 1 for none besides the caller's. ``closing``: closes what is opened here."""
+        self.opened = opened
+        self._threads = threads
+        self._closing = closing
+        self._free: SimpleQueue[OpenDataFile] = SimpleQueue()
+
+    def each(
+        self, make: Callable[[OpenDataFile, Part], Made], parts: Sequence[Part], *, alone: bool = False
+    ) -> Generator[Made, None, None]:
+        """``make(reader, part)`` of each part, in their order; raises what it raises. ``alone``: by the caller itself.
+
+        At most one part for each thread is being made, and one more waits for the caller, who closes the generator
+        if it leaves parts: no thread reads afterwards.
+        """
+        if alone or self._threads < 2 or len(parts) < 2:
+            for part in parts:
+                yield make(self.opened, part)
+            return
+        begun: deque[Future[Made]] = deque()
+        with ThreadPoolExecutor(min(self._threads, len(parts))) as pool:
+            try:
+                for part in parts:
+                    if len(begun) > self._threads:
+                        yield begun.popleft().result()
+                    begun.append(pool.submit(self._make, make, part))
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                for future in begun:
+                    future.cancel()
+
+    def _make(self, make: Callable[[OpenDataFile, Part], Made], part: Part) -> Made:
+        reader = self._take()
+        try:
+            return make(reader, part)
+        finally:
+            self._free.put(reader)
+
+    def _take(self) -> OpenDataFile:
+        try:
+            return self._free.get_nowait()
+        except Empty:
+            return self._closing.enter_context(self.opened.again())
+
+
+@contextmanager
+def open_readers(file: DataFileDescription, threads: int) -> Iterator[FileReaders]:
+    """Open ``file`` for a task that has so many threads for it."""
+    with ExitStack() as closing, open_data_file(file) as opened:
+        yield FileReaders(opened, threads, closing)
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,19 @@ class SplicedLayout:
         return with_fields(self._footer.raw, fields)
 
 
+@dataclass(frozen=True)
+class FreshChunks:
+    """Rows of some columns as the chunks of one row group, which lie in memory. ``nans``: those of the rows."""
+
+    encoded: ChunkSource
+    nans: NanCounter
+    rows: int
+
+    def chunks(self) -> dict[str, list[Struct]]:
+        """The chunks by their column."""
+        return self.encoded.chunks(0)
+
+
 class _Origin(NamedTuple):
     """A column chunk and the file that it is copied from."""
 
@@ -178,25 +191,31 @@ class SplicedFile:
         """Return whether it has no row group: there is no file then."""
         return not self._groups
 
-    def append(self, rows: pa.Table) -> None:
-        """Write ``rows`` as one row group."""
-        self._nans.count(rows)
-        fresh = self._layout.encode(rows)
-        self._append([_Origin(fresh, chunk) for chunk in fresh.groups[0][1]], rows.num_rows)
+    def encode(self, rows: pa.Table) -> FreshChunks:
+        """``rows``, of some columns, for ``append`` or ``copy``. Several threads may encode at a time.
 
-    def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
+        Raises ValueError as ``SplicedLayout.encode`` does.
+        """
+        nans = NanCounter()
+        nans.count(rows)
+        return FreshChunks(self._layout.encode(rows), nans, rows.num_rows)
+
+    def append(self, fresh: FreshChunks) -> None:
+        """Write rows of all columns as one row group."""
+        self._nans.found.update(fresh.nans.found)
+        self._append([_Origin(fresh.encoded, chunk) for chunk in fresh.encoded.groups[0][1]], fresh.rows)
+
+    def copy(self, source: ChunkSource, group: int, fresh: FreshChunks | None = None) -> None:
         """A row group of ``source``, with other values in the columns of ``fresh``; those left must be copyable."""
         chunks, replaced = source.chunks(group), set()
         origins = {
             name: [_Origin(source, chunk) for chunk in chunks.get(name, ())] for name in self._layout.columns.names
         }
-        if fresh is not None and fresh.num_columns:
-            self._nans.count(fresh)
-            encoded = self._layout.encode(fresh)
-            replaced = set(fresh.column_names)
-            origins |= {
-                name: [_Origin(encoded, chunk) for chunk in sources] for name, sources in encoded.chunks(0).items()
-            }
+        if fresh is not None:
+            self._nans.found.update(fresh.nans.found)
+            made = {name: [_Origin(fresh.encoded, chunk) for chunk in own] for name, own in fresh.chunks().items()}
+            replaced = set(made)
+            origins |= made
         kept = [field.name for field in self._layout.columns if field.name not in replaced]
         self._others |= {name: elements for name, elements in self._layout.copied_as(source).items() if name in kept}
         self._nans.count_in(source.parquet, group, [self._layout.columns.field(name) for name in kept])

@@ -30,7 +30,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
-from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
+from skipstone.files.splicing import ChunkSource, FreshChunks, SplicedFile, SplicedLayout
 from skipstone.tables.arrow import (
     LAST_UPDATED,
     ROW_ID,
@@ -292,21 +292,26 @@ class DataFileWriter:
 
     def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
         """Write whole rows of the file's partition into ``file``: as row groups of the usual size, in sort order."""
+        for fresh in self.encoded(file, rows):
+            file.append(fresh)
+
+    def encoded(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> Iterator[FreshChunks]:
+        """What ``fill`` writes. Several threads may encode at a time."""
         taken: list[pa.Table] = []
         for batch in rows:
             for part in _slices(self._conform(pa.Table.from_batches([batch])), self.flush_bytes):
                 taken.append(part)
                 if sum(piece.nbytes for piece in taken) >= self.flush_bytes:
-                    self._append(file, taken)
+                    yield from self._encoded(file, taken)
                     taken = []
         if taken:
-            self._append(file, taken)
+            yield from self._encoded(file, taken)
 
-    def _append(self, file: SplicedFile, taken: list[pa.Table]) -> None:
+    def _encoded(self, file: SplicedFile, taken: list[pa.Table]) -> Iterator[FreshChunks]:
         rows = self._sorted(pa.concat_tables(taken))
         step = self._group_rows(rows)
         for start in range(0, rows.num_rows, step):
-            file.append(rows.slice(start, step))
+            yield file.encode(rows.slice(start, step))
 
     def abort(self) -> None:
         """Delete what this writer wrote; for a task that failed before it returned anything.
@@ -423,20 +428,24 @@ class UnwrittenFiles(DataFileWriter):
         """A file of ``partition`` that is never made."""
         return _UnwrittenSplice(self._io, "", self.layout)
 
-    def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
+    def encoded(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> Iterator[FreshChunks]:
         """Judge whole rows of the file's partition."""
         for batch in rows:
             self._conform(pa.Table.from_batches([batch]))
+        yield from ()
 
     def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
         """Rows that have got here have a partition, and nothing is left to judge."""
 
 
 class _UnwrittenSplice(SplicedFile):
-    def append(self, rows: pa.Table) -> None:
+    def encode(self, rows: pa.Table) -> FreshChunks:
+        return super().encode(rows.slice(0, 0))
+
+    def append(self, fresh: FreshChunks) -> None:
         pass
 
-    def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
+    def copy(self, source: ChunkSource, group: int, fresh: FreshChunks | None = None) -> None:
         pass
 
 

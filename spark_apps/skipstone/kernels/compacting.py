@@ -177,5 +177,6 @@ def _copied(
         held += batch.nbytes
         if held > writer.flush_bytes:
             return False
-    spliced.copy(chunks, group, writer.conform(pa.Table.from_batches(fresh)) if fresh else None)
+    made = spliced.encode(writer.conform(pa.Table.from_batches(fresh))) if fresh else None
+    spliced.copy(chunks, group, made)
     return True

@@ -8,7 +8,7 @@ position. Must not commit and must not know how files were chosen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import SEVERAL_COLUMN, BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes, write_vector
-from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
+from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, FileReaders, OpenDataFile, open_readers
 from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
@@ -44,7 +44,7 @@ from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.composing import compose, composed_choice
 from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
 from skipstone.kernels.holding.packing import packed_rows
-from skipstone.kernels.holding.spooling import SourceRows
+from skipstone.kernels.holding.spooling import SourceRows, SpooledRows
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
@@ -66,6 +66,7 @@ class MergeWork:
 
     ``on_read``: files in which few rows change stay. ``lineage``: rows have ids, which they keep, and files that stay
     get deletion vectors; ``plan`` and ``write`` name the columns for the ids then. ``is_dry``: nothing is written.
+    ``threads``: cores of this process for the row groups of a file.
     """
 
     plan: MergePlan
@@ -75,6 +76,7 @@ class MergeWork:
     on_read: bool = False
     lineage: bool = False
     is_dry: bool = False
+    threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,25 +155,29 @@ class _Merger:
         self._deletes: list[bytes] = []
         self._delete_paths: list[str] = []
 
-    def rewrite(self, opened: OpenDataFile, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
+    def rewrite(self, readers: FileReaders, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
         """Write a file again, by a writer of its own: rows of files far apart in the key range do not mix."""
         writer = self._new_writer()
-        rewriter = FileRewriter(opened, self.work.plan, source, writer)
-        for number, group in enumerate(groups):
-            rewriter.write(number, group)
+        rewriter = FileRewriter(readers.opened, self.work.plan, source, writer)
+        parts, alone = range(len(groups)), isinstance(source, SpooledRows)
+        prepare = readers.each(lambda opened, at: rewriter.prepare(opened, at, groups[at]), parts, alone=alone)
+        with closing(prepare) as prepared:
+            for number, made in zip(parts, prepared, strict=True):
+                rewriter.write(number, groups[number], made)
         self._written += [file.to_row() for file in writer.close()]
 
-    def mark(self, opened: OpenDataFile, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
+    def mark(self, readers: FileReaders, source: SourceRows, groups: Sequence[GroupMerge]) -> None:
         """Delete the changed rows of a file by position; updated rows of all such files share their new files."""
         write, lineage = self.work.write, self.work.lineage
         # a vector stands for all deletes by position of its file
-        positions = FileMarker(opened, self.work.plan, source, self._shared_writer).mark(groups, own=not lineage)
+        marker = FileMarker(readers.opened, self.work.plan, source, self._shared_writer)
+        positions = marker.mark(groups, own=not lineage)
         if self.work.is_dry:
             return
         name = f"{write.run_id}-{self._task_id}-{len(self._delete_paths):05}-deletes"
         path = f"{write.location}/{name}.{'puffin' if lineage else 'parquet'}"
         self._delete_paths.append(path)
-        made = (write_vector if lineage else write_deletes)(write, path, opened.file, positions)
+        made = (write_vector if lineage else write_deletes)(write, path, readers.opened.file, positions)
         self._deletes.append(made.to_row())
 
     def compose(self, opened: OpenDataFile, number: int, parts: Sequence[SlicePart], group: GroupMerge) -> GroupMerge:
@@ -274,11 +280,11 @@ def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice]
 
 def concerns_merge(work: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
     """Return whether some live row of the file has a key of the source, or is changed because it has none."""
-    with open_data_file(work.file) as opened:
-        matches = _match_groups(opened, work, plan, ChangeReader(slices, [key.source for key in plan.keys]))
+    with open_readers(work.file, 1) as readers:
+        matches = _match_groups(readers, work, plan, ChangeReader(slices, [key.source for key in plan.keys]))
         if any((match != UNMATCHED).any() for match in matches):
             return True
-        return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
+        return any((_choose(readers.opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
 
 
 def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> tuple[int, Unmatched]:
@@ -334,12 +340,13 @@ _NO_CHOICE = np.empty(0, dtype=np.int16)
 
 def _merge_file(merger: _Merger, work: FileWork) -> FileResult:
     plan = merger.work.plan
-    with open_data_file(work.file) as opened:
-        matches = _match_groups(opened, work, plan, merger.keys)
+    with open_readers(work.file, merger.work.threads) as readers:
+        matches = _match_groups(readers, work, plan, merger.keys)
         has_match = any((match != UNMATCHED).any() for match in matches)
         if not has_match and not plan.when_not_matched_by_source:
             return FileResult(file_id=work.file.file_id)
         source = merger.rows.read(work.parts) if has_match else _NO_SOURCE
+        opened = readers.opened
         groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
         if plan.composes and has_match:
             groups = [merger.compose(opened, n, work.parts, group) for n, group in enumerate(groups)]
@@ -348,7 +355,7 @@ def _merge_file(merger: _Merger, work: FileWork) -> FileResult:
             return result
         marked = merger.work.on_read and stays(opened, groups)
         change = merger.mark if marked else merger.rewrite
-        change(opened, source, groups)
+        change(readers, source, groups)
         return replace(result, rewritten=False, marked=True, rows_copied=0) if marked else result
 
 
@@ -377,19 +384,20 @@ def _read_rows(
         start = stop
 
 
-def _match_groups(opened: OpenDataFile, work: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
+def _match_groups(readers: FileReaders, work: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
     """Per row group the source row (within the file's parts) of each live row; outside ``targetWhere`` it is none."""
-    groups = range(len(opened.group_rows))
+    groups = range(len(readers.opened.group_rows))
     if not work.parts:
-        return [_unmatched(opened, group) for group in groups]
+        return list(readers.each(_unmatched, groups))
     columns = source_keys(keys.table(work.parts), plan.keys)
     matcher = KeyMatcher(columns)
-    return [
-        _match_group(opened, group, plan, matcher)
-        if _may_match(opened, group, plan, columns)
-        else _unmatched(opened, group)
-        for group in groups
-    ]
+
+    def match(opened: OpenDataFile, group: int) -> Int64s:
+        if _may_match(opened, group, plan, columns):
+            return _match_group(opened, group, plan, matcher)
+        return _unmatched(opened, group)
+
+    return list(readers.each(match, groups))
 
 
 def _may_match(opened: OpenDataFile, group: int, plan: MergePlan, columns: Sequence[pa.Array]) -> bool:

@@ -6,7 +6,7 @@ row groups, and in others the columns that no update gives another value. Must n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.footers import UNREADABLE
 from skipstone.files.reader import OpenDataFile
-from skipstone.files.splicing import ChunkSource, SplicedFile
+from skipstone.files.splicing import ChunkSource, FreshChunks, SplicedFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import (
@@ -50,6 +50,14 @@ class GroupMerge:
         return bool((self.choice >= 0).any())
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A row group, encoded. ``fresh``: the columns that are not copied, None when all are. ``whole``: all columns."""
+
+    fresh: FreshChunks | None = None
+    whole: tuple[FreshChunks, ...] | None = None
+
+
 class FileRewriter:
     """Writes one touched file again."""
 
@@ -63,10 +71,54 @@ class FileRewriter:
         self._file = self._spliced()
         self._names = frozenset(plan.target_columns)
 
-    def write(self, group: int, merge: GroupMerge) -> None:
-        """Write a row group. Raises BadData as clauses and the writer do."""
-        if not self._copy(group, merge):
+    def prepare(self, opened: OpenDataFile, group: int, merge: GroupMerge) -> Prepared | None:
+        """Encode the rows of a row group that are not copied, for ``write``; None when that is left to it.
+
+        Several threads may prepare at a time, each by an ``opened`` of its own. Raises BadData as clauses and the
+        writer do.
+        """
+        if self._file is None or self._chunks is None:
+            return None
+        if not self._keeps_rows(group, merge):
+            if opened is self._opened:  # nobody waits for the row group meanwhile, so it is written piece by piece
+                return None
+            return self._prepare_whole(self._file, opened, group, merge)
+        foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
+        names = foreign | self._concerned(merge) if merge.is_touched else foreign
+        changes = self._bounded(opened, group, merge, names)
+        if changes is None:
+            return None
+        written = foreign.union(*(change.changed for change in changes))
+        if written & self._writer.partition_columns:
+            return None
+        if not written:
+            return Prepared()
+        tables = [pa.table({name: change.column(name) for name in sorted(written)}) for change in changes]
+        return Prepared(self._file.encode(self._writer.conform(pa.concat_tables(tables))))
+
+    def write(self, group: int, merge: GroupMerge, prepared: Prepared | None) -> None:
+        """Write a row group. Raises as ``prepare`` does."""
+        if prepared is None or self._file is None or self._chunks is None:
             self._write_all(group, merge)
+        elif prepared.whole is None:
+            self._file.copy(self._chunks, group, prepared.fresh)
+        else:
+            for fresh in prepared.whole:
+                self._file.append(fresh)
+
+    def _prepare_whole(self, file: SplicedFile, opened: OpenDataFile, group: int, merge: GroupMerge) -> Prepared | None:
+        """Encode all columns of a row group; None when they are more than the writer would hold, or rows may move."""
+        size = 0 if self._chunks is None else int(self._chunks.groups[group][2])
+        if size > self._writer.flush_bytes or self._concerned(merge) & self._writer.partition_columns:
+            return None
+        rows: list[pa.RecordBatch] = []
+        nbytes = 0
+        for batch in self._batches(opened, group, merge, self._plan.target_columns):
+            rows.append(apply_clauses(batch, self._plan.target_clauses))
+            nbytes += rows[-1].nbytes
+            if nbytes > self._writer.flush_bytes:
+                return None
+        return Prepared(whole=tuple(self._writer.encoded(file, rows)))
 
     def _spliced(self) -> SplicedFile | None:
         """A file that takes the row groups; none when rows are to be partitioned again or chunks cannot be copied."""
@@ -74,22 +126,6 @@ class FileRewriter:
         if self._chunks is None or not self._chunks.is_known or file.spec_id != self._writer.partitioning.spec_id:
             return None
         return self._writer.splice(file.partition)
-
-    def _copy(self, group: int, merge: GroupMerge) -> bool:
-        """Copy what does not change; False when all columns are to be written."""
-        if self._file is None or self._chunks is None or not self._keeps_rows(group, merge):
-            return False
-        foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
-        names = foreign | self._concerned(merge) if merge.is_touched else foreign
-        changes = self._bounded(group, merge, names)
-        if changes is None:
-            return False
-        written = foreign.union(*(change.changed for change in changes))
-        if written & self._writer.partition_columns:
-            return False
-        tables = [pa.table({name: change.column(name) for name in sorted(written)}) for change in changes]
-        self._file.copy(self._chunks, group, self._writer.conform(pa.concat_tables(tables)) if written else None)
-        return True
 
     def _keeps_rows(self, group: int, merge: GroupMerge) -> bool:
         """Return whether the row group has the same rows afterwards, in the same order."""
@@ -108,11 +144,13 @@ class FileRewriter:
         clauses = self._plan.target_clauses
         return frozenset().union(*(clause.assigned | clause.computed_from("target") for clause in clauses))
 
-    def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[_Changed] | None:
+    def _bounded(
+        self, opened: OpenDataFile, group: int, merge: GroupMerge, names: frozenset[str]
+    ) -> list[_Changed] | None:
         """The columns of a row group; None when they are more than the writer would hold in memory."""
         changes: list[_Changed] = []
         nbytes = 0
-        for batch in self._batches(group, merge, sorted(names)) if names else ():
+        for batch in self._batches(opened, group, merge, sorted(names)) if names else ():
             changes.append(_Changed(batch.target, changed_columns(batch, self._plan.target_clauses)))
             nbytes += batch.target.nbytes + sum(column.nbytes for column in changes[-1].changed.values())
             if nbytes > self._writer.flush_bytes:
@@ -120,7 +158,7 @@ class FileRewriter:
         return changes
 
     def _write_all(self, group: int, merge: GroupMerge) -> None:
-        batches = self._batches(group, merge, self._plan.target_columns)
+        batches = self._batches(self._opened, group, merge, self._plan.target_columns)
         if self._file is None:
             for batch in batches:
                 self._writer.write(apply_clauses(batch, self._plan.target_clauses))
@@ -137,10 +175,12 @@ class FileRewriter:
             else:
                 self._writer.write(applied)
 
-    def _batches(self, group: int, merge: GroupMerge, names: tuple[str, ...] | list[str]) -> Iterator[MatchedBatch]:
+    def _batches(
+        self, opened: OpenDataFile, group: int, merge: GroupMerge, names: Sequence[str]
+    ) -> Iterator[MatchedBatch]:
         start = 0
         most = self._rows_at_once
-        for batch in self._opened.read(names, group):
+        for batch in opened.read(names, group):
             for first in range(0, batch.num_rows, most):
                 rows = batch.slice(first, most)
                 stop = start + rows.num_rows

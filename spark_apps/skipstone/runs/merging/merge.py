@@ -359,7 +359,8 @@ def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, writt
     doing = doing.format(changes.rows, len(pruned.candidates.files), len(target.files))
     job.reporter.progress(doing)
     with _tasks(job, changes, target, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
-        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written, is_dry=job.is_dry)
+        threads = job.request.spark.driver_cores if isinstance(tasks, InProcess) else 1
+        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written, is_dry=job.is_dry, threads=threads)
         rewrite = rewrite_files(site, changes, target, pruned)
     verify_slices(changes.slices)
     return rewrite

@@ -59,6 +59,7 @@ INSERT_HERE_ROWS = 50_000
 class RewriteSite:
     """The site of a rewrite: tasks and write settings. ``token`` is this process's alone: file names never collide.
 
+    ``cores``: how many tasks run at a time. ``threads``: cores of this process, where its tasks run in it.
     ``written`` takes note of what they wrote, also when one of them failed. ``is_dry``: they write nothing.
     """
 
@@ -67,6 +68,7 @@ class RewriteSite:
     token: str
     written: WrittenFiles
     is_dry: bool = False
+    threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,7 @@ def _works(site: RewriteSite, changes: Changes, candidates: Candidates, target: 
         on_read=merges_on_read(target.table),
         lineage=lineage,
         is_dry=site.is_dry,
+        threads=max(1, site.threads // max(1, len(bins))),
     )
     return [replace(work, files=_by_source([described[i] for i in members])) for members in bins]
 
