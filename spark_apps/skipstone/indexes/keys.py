@@ -17,11 +17,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     LongType,
     StringType,
     TimestampType,
@@ -30,26 +26,31 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.kernels.canonical import floats_in_order, ordered_floats
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds
 
-#: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``, of 38 digits.
-_STORAGE: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "long",
-    LongType: "long",
-    FloatType: "double",
-    DoubleType: "double",
-    DateType: "date",
-    TimeType: "time",
-    TimestampType: "timestamp",
-    TimestamptzType: "timestamptz",
-    StringType: "string",
-    UUIDType: "binary",
-    FixedType: "binary",
-    BinaryType: "binary",
-}
+#: Storage type of each Iceberg type that can be a key, else None; the scale follows ``decimal``, which has 38 digits.
+_STORAGE: ByPrimitive[str | None] = ByPrimitive(
+    boolean="boolean",
+    integer="long",
+    long="long",
+    float="double",
+    double="double",
+    decimal="decimal",
+    date="date",
+    time="time",
+    timestamp="timestamp",
+    timestamptz="timestamptz",
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string="string",
+    uuid="binary",
+    fixed="binary",
+    binary="binary",
+    opaque=None,
+)
 _COLUMN_TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(),
     "long": LongType(),
@@ -79,9 +80,8 @@ _MAX_DIGITS = "38"
 
 def storage_type(kind: IcebergType) -> str | None:
     """How keys of an Iceberg type are stored; None when the type (struct, list, map, …) cannot be a key."""
-    if isinstance(kind, DecimalType):
-        return f"decimal({kind.scale})"
-    return _STORAGE.get(type(kind))
+    storage = _STORAGE.find(kind)
+    return f"{storage}({kind.scale})" if isinstance(kind, DecimalType) else storage
 
 
 def column_type(storage: str) -> IcebergType:

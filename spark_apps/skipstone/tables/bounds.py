@@ -6,33 +6,21 @@ Must not know files or manifests.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import FixedType, IcebergType, PrimitiveType
 
-_EIGHT = (LongType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType, TimeType)
+from skipstone.compat.lineage.primitives import ByPrimitive
+
 Bytes = npt.NDArray[np.uint8]
+#: Decodes single values of a type as an Arrow type.
+_Decode = Callable[[pa.Array, PrimitiveType, pa.DataType], pa.Array]
+_UUID_BYTES = 16
 
 
 def decode_bounds(raw: pa.Array, kind: IcebergType, arrow_type: pa.DataType) -> pa.Array:
@@ -40,17 +28,7 @@ def decode_bounds(raw: pa.Array, kind: IcebergType, arrow_type: pa.DataType) -> 
     raw = raw.cast(pa.binary())
     if not isinstance(kind, PrimitiveType):
         return pa.nulls(len(raw), arrow_type)
-    if isinstance(kind, StringType):
-        return _strings(raw)
-    if isinstance(kind, BinaryType):
-        return raw
-    if isinstance(kind, DecimalType):
-        return _decimals(raw, arrow_type)
-    if isinstance(kind, FixedType | UUIDType):
-        return _of_length(raw, 16 if isinstance(kind, UUIDType) else len(kind)).cast(arrow_type)
-    if isinstance(kind, BooleanType):
-        return _fixed(raw, 1, "<u1").cast(pa.bool_())
-    return _numbers(raw, kind, arrow_type)
+    return _DECODERS.of(kind)(raw, kind, arrow_type)
 
 
 def trusted(lower: pa.Array, upper: pa.Array, nan_count: pa.Array | None) -> tuple[pa.Array, pa.Array]:
@@ -71,16 +49,12 @@ def _without_nan(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.is_nan(values), fill_value=False), pa.scalar(None, values.type), values)
 
 
-def _numbers(raw: pa.Array, kind: IcebergType, arrow_type: pa.DataType) -> pa.Array:
-    if isinstance(kind, IntegerType | DateType):
-        return _fixed(raw, 4, "<i4").cast(arrow_type)
-    if isinstance(kind, _EIGHT):
-        return pc.coalesce(_fixed(raw, 8, "<i8"), _fixed(raw, 4, "<i4").cast(pa.int64())).cast(arrow_type)
-    if isinstance(kind, FloatType):
-        return _fixed(raw, 4, "<f4")
-    if isinstance(kind, DoubleType):
-        return pc.coalesce(_fixed(raw, 8, "<f8"), _fixed(raw, 4, "<f4").cast(pa.float64()))
-    return pa.nulls(len(raw), arrow_type)
+def _of_four_bytes(raw: pa.Array, _kind: PrimitiveType, arrow_type: pa.DataType) -> pa.Array:
+    return _fixed(raw, 4, "<i4").cast(arrow_type)
+
+
+def _of_eight_bytes(raw: pa.Array, _kind: PrimitiveType, arrow_type: pa.DataType) -> pa.Array:
+    return pc.coalesce(_fixed(raw, 8, "<i8"), _fixed(raw, 4, "<i4").cast(pa.int64())).cast(arrow_type)
 
 
 def _lengths(raw: pa.Array) -> npt.NDArray[np.int64]:
@@ -136,3 +110,24 @@ def _decimals(raw: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     mask = pc.if_else(valid, True, pa.scalar(None, pa.bool_()))  # noqa: FBT003
     values = pa.Array.from_buffers(arrow_type, len(raw), [None, pa.py_buffer(little.tobytes())])
     return pc.if_else(mask, values, pa.scalar(None, arrow_type))
+
+
+_DECODERS: ByPrimitive[_Decode] = ByPrimitive(
+    boolean=lambda raw, _kind, _arrow: _fixed(raw, 1, "<u1").cast(pa.bool_()),
+    integer=_of_four_bytes,
+    long=_of_eight_bytes,
+    float=lambda raw, _kind, _arrow: _fixed(raw, 4, "<f4"),
+    double=lambda raw, _kind, _arrow: pc.coalesce(_fixed(raw, 8, "<f8"), _fixed(raw, 4, "<f4").cast(pa.float64())),
+    decimal=lambda raw, _kind, arrow: _decimals(raw, arrow),
+    date=_of_four_bytes,
+    time=_of_eight_bytes,
+    timestamp=_of_eight_bytes,
+    timestamptz=_of_eight_bytes,
+    timestamp_ns=_of_eight_bytes,
+    timestamptz_ns=_of_eight_bytes,
+    string=lambda raw, _kind, _arrow: _strings(raw),
+    uuid=lambda raw, _kind, arrow: _of_length(raw, _UUID_BYTES).cast(arrow),
+    fixed=lambda raw, kind, arrow: _of_length(raw, len(cast(FixedType, kind))).cast(arrow),
+    binary=lambda raw, _kind, _arrow: raw,
+    opaque=lambda raw, _kind, arrow: pa.nulls(len(raw), arrow),
+)

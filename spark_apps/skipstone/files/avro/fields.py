@@ -9,36 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
     DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.files.avro.containers import Damaged
 
 #: Gives the value of a column from that of a record.
 Convert = Callable[[Any], Any]
+#: Gives how values of a node of a file's schema become those of a type; None where they do not.
+_Stored = Callable[[Any, IcebergType], Convert | None]
 _NAMED = ("record", "error", "enum", "fixed")
 _MILLIS, _UUID_BYTES = 1000, 16
 
@@ -147,7 +139,11 @@ class _Converting:
             case MapType():
                 return self._map(node, kind, names)
             case _:
-                return _primitive(node, kind)
+                stored = _STORED.find(kind)
+                convert = stored(node, kind) if stored is not None else None
+                if convert is None:
+                    raise _unfit(node, kind)
+                return convert
 
     def _resolved(self, tree: Any) -> Any:
         """A union as a list, else an object with its ``type``; named types as they were told."""
@@ -207,61 +203,77 @@ def _unfit(node: Any, kind: IcebergType) -> UnfitField:
     return UnfitField(f"it is {node['type']}{logical}, and the column is {kind}")
 
 
-def _primitive(node: Any, kind: IcebergType) -> Convert:
-    stored, logical = node["type"], node.get("logicalType")
-    if isinstance(kind, DecimalType):
-        if logical != "decimal" or stored not in ("bytes", "fixed") or node.get("scale", 0) != kind.scale:
-            raise _unfit(node, kind)
-        return lambda value: unscaled_to_decimal(int.from_bytes(value, "big", signed=True), kind.scale)
-    if isinstance(kind, UUIDType) and stored == "string":
-        return lambda value: UUID(value).bytes
-    scale = _MOMENTS.get(type(kind), {}).get((stored, logical), 0)
-    if (scale == 0 and not _is_plain(node, kind)) or not _is_in_zone(node, kind):
-        raise _unfit(node, kind)
-    return (lambda value: value * scale) if scale > 1 else _same
-
-
 def _same(value: Any) -> Any:
     return value
 
 
-def _is_plain(node: Any, kind: IcebergType) -> bool:
-    """Return whether values of the file are those of the column."""
-    stored = node["type"]
-    if isinstance(kind, FixedType | UUIDType):
-        return bool(stored == "fixed" and node["size"] == (len(kind) if isinstance(kind, FixedType) else _UUID_BYTES))
-    return stored in _PLAIN.get(type(kind), ()) and node.get("logicalType") not in _LOGICAL
+def _stored_as(*names: str) -> _Stored:
+    """Values of the file are those of the column where a type of ``names`` stands for nothing else."""
+    return lambda node, _kind: _same if node["type"] in names and node.get("logicalType") not in _LOGICAL else None
 
 
-def _is_in_zone(node: Any, kind: IcebergType) -> bool:
-    """Return whether a file that says whether its timestamps are instants says what the column is."""
-    adjusts = node.get("adjust-to-utc")
-    return (
-        adjusts is None
-        or not isinstance(kind, TimestampType | TimestamptzType)
-        or adjusts is isinstance(kind, TimestamptzType)
-    )
+def _numbers(forms: Mapping[tuple[str, str], int], *, is_utc: bool | None = None) -> _Stored:
+    """Numbers of the logical types ``forms``, each with the factor that makes them those of the column.
+
+    ``is_utc``: what a file says that says whether its timestamps are instants; None: it may say either.
+    """
+
+    def convert(node: Any, _kind: IcebergType) -> Convert | None:
+        scale = forms.get((node["type"], node.get("logicalType")))
+        if scale is None or (is_utc is not None and node.get("adjust-to-utc") not in (None, is_utc)):
+            return None
+        return (lambda value: value * scale) if scale > 1 else _same
+
+    return convert
 
 
-#: By how much numbers of a logical type are to be multiplied, by the type of the column.
-_MOMENTS: Mapping[type[IcebergType], Mapping[tuple[str, str | None], int]] = {
-    DateType: {("int", "date"): 1},
-    TimeType: {("long", "time-micros"): 1, ("int", "time-millis"): _MILLIS},
-    TimestampType: {
-        ("long", "timestamp-micros"): 1,
-        ("long", "timestamp-millis"): _MILLIS,
-        ("long", "local-timestamp-micros"): 1,
-        ("long", "local-timestamp-millis"): _MILLIS,
-    },
-    TimestamptzType: {("long", "timestamp-micros"): 1, ("long", "timestamp-millis"): _MILLIS},
+def _decimal(node: Any, kind: IcebergType) -> Convert | None:
+    scale = cast(DecimalType, kind).scale
+    is_decimal = node.get("logicalType") == "decimal" and node["type"] in ("bytes", "fixed")
+    if not is_decimal or node.get("scale", 0) != scale:
+        return None
+    return lambda value: unscaled_to_decimal(int.from_bytes(value, "big", signed=True), scale)
+
+
+def _uuid(node: Any, _kind: IcebergType) -> Convert | None:
+    if node["type"] == "string":
+        return lambda value: UUID(value).bytes
+    return _fixed(node, _UUID_BYTES)
+
+
+def _fixed(node: Any, size: int) -> Convert | None:
+    return _same if node["type"] == "fixed" and node["size"] == size else None
+
+
+_MOMENTS = {
+    ("long", "timestamp-micros"): 1,
+    ("long", "timestamp-millis"): _MILLIS,
 }
-_LOGICAL = frozenset({"decimal", *(logical for forms in _MOMENTS.values() for _, logical in forms)})
-_PLAIN: Mapping[type[IcebergType], tuple[str, ...]] = {
-    BinaryType: ("bytes",),
-    BooleanType: ("boolean",),
-    DoubleType: ("float", "double"),
-    FloatType: ("float",),
-    IntegerType: ("int",),
-    LongType: ("int", "long"),
-    StringType: ("string", "enum"),
+_LOCAL_MOMENTS = {
+    ("long", "local-timestamp-micros"): 1,
+    ("long", "local-timestamp-millis"): _MILLIS,
 }
+_DATES = {("int", "date"): 1}
+_TIMES = {("long", "time-micros"): 1, ("int", "time-millis"): _MILLIS}
+_LOGICAL = frozenset({"decimal", *(logical for _, logical in (_DATES | _TIMES | _MOMENTS | _LOCAL_MOMENTS))})
+#: How values of the file become those of a column of each type, None where they do not; None for types that no Avro
+#: file is read as.
+_STORED: ByPrimitive[_Stored | None] = ByPrimitive(
+    boolean=_stored_as("boolean"),
+    integer=_stored_as("int"),
+    long=_stored_as("int", "long"),
+    float=_stored_as("float"),
+    double=_stored_as("float", "double"),
+    decimal=_decimal,
+    date=_numbers(_DATES),
+    time=_numbers(_TIMES),
+    timestamp=_numbers(_MOMENTS | _LOCAL_MOMENTS, is_utc=False),
+    timestamptz=_numbers(_MOMENTS, is_utc=True),
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=_stored_as("string", "enum"),
+    uuid=_uuid,
+    fixed=lambda node, kind: _fixed(node, len(cast(FixedType, kind))),
+    binary=_stored_as("bytes"),
+    opaque=None,
+)

@@ -9,24 +9,16 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-)
+from pyiceberg.types import DecimalType, IcebergType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
+
+from skipstone.compat.lineage.primitives import ByPrimitive
 
 #: What stands for null in the name of a folder.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -58,12 +50,10 @@ def as_value(text: str | None, kind: IcebergType) -> Any:
     """
     if text is None:
         return None
-    if isinstance(kind, DecimalType):
-        return _decimal(text, kind)
-    parse = _PARSERS.get(type(kind))
+    parse = _PARSERS.find(kind)
     if parse is None:
         raise ValueError(f"a folder cannot name a {kind}")
-    return parse(text)
+    return parse(text, kind)
 
 
 def _whole(text: str, bits: int) -> int:
@@ -100,11 +90,23 @@ def _moment(text: str) -> int:
     return datetime_to_micros(moment)
 
 
-_PARSERS: Mapping[type[IcebergType], Callable[[str], Any]] = {
-    BooleanType: _boolean,
-    DateType: lambda text: date_to_days(date.fromisoformat(text)),
-    IntegerType: partial(_whole, bits=32),
-    LongType: partial(_whole, bits=64),
-    StringType: str,
-    TimestampType: _moment,
-}
+#: None: of types whose values folders cannot name.
+_PARSERS: ByPrimitive[Callable[[str, IcebergType], Any] | None] = ByPrimitive(
+    boolean=lambda text, _kind: _boolean(text),
+    integer=lambda text, _kind: _whole(text, bits=32),
+    long=lambda text, _kind: _whole(text, bits=64),
+    float=None,
+    double=None,
+    decimal=lambda text, kind: _decimal(text, cast(DecimalType, kind)),
+    date=lambda text, _kind: date_to_days(date.fromisoformat(text)),
+    time=None,
+    timestamp=lambda text, _kind: _moment(text),
+    timestamptz=None,
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=lambda text, _kind: text,
+    uuid=None,
+    fixed=None,
+    binary=None,
+    opaque=None,
+)

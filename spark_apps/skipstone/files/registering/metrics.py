@@ -10,38 +10,50 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 from skipstone_core.stats import upper_bound
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.files.parquet import ForeignColumns, NanCounter, statistics_of
 from skipstone.files.registering.columns import FileColumns
 
 #: Writers that order texts and bytes by their unsigned bytes, and leave NaNs out of bounds.
 _TRUSTED = re.compile(r"parquet-cpp-arrow version |parquet-mr version 1\.1\d\.|parquet-rs version |DuckDB version ")
-#: Types of which one value is one bound, as manifests hold it.
-_CERTAIN = (BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType)
-_DOUBTFUL = (BinaryType, DoubleType, FixedType, FloatType, StringType, UUIDType)
+
+
+class _Bounds(NamedTuple):
+    """``are_values``: one value is one bound, as manifests hold it. ``are_doubtful``: unless the writer is trusted."""
+
+    are_values: bool = False
+    are_doubtful: bool = False
+
+
+_CERTAIN, _DOUBTFUL, _UNKNOWN = _Bounds(are_values=True), _Bounds(are_doubtful=True), _Bounds()
+_BOUNDS = ByPrimitive(
+    boolean=_CERTAIN,
+    integer=_CERTAIN,
+    long=_CERTAIN,
+    float=_DOUBTFUL,
+    double=_DOUBTFUL,
+    decimal=_CERTAIN,
+    date=_CERTAIN,
+    time=_UNKNOWN,
+    timestamp=_CERTAIN,
+    timestamptz=_CERTAIN,
+    timestamp_ns=_UNKNOWN,
+    timestamptz_ns=_UNKNOWN,
+    string=_Bounds(are_values=True, are_doubtful=True),
+    uuid=_DOUBTFUL,
+    fixed=_DOUBTFUL,
+    binary=_DOUBTFUL,
+    opaque=_UNKNOWN,
+)
 
 
 def footer_statistics(
@@ -54,7 +66,7 @@ def footer_statistics(
         leaf = columns.leaves[path]
         if statistics is None:
             silent.add(leaf.field_id)
-        elif isinstance(leaf.kind, _DOUBTFUL) and (doubted or _has_nan(leaf.kind, statistics)):
+        elif (_BOUNDS.find(leaf.kind) or _UNKNOWN).are_doubtful and (doubted or _has_nan(leaf.kind, statistics)):
             unbounded.add(leaf.field_id)
     foreign = ForeignColumns({path: leaf.field_id for path, leaf in columns.leaves.items()}, unbounded, silent)
     return statistics_of(footer, schema, NanCounter(), dict(modes), foreign)
@@ -69,7 +81,7 @@ def add_constants(
     """
     plan = compute_statistics_plan(schema, dict(modes))
     for number, value in values.items():
-        if isinstance(plan[number].iceberg_type, _CERTAIN):
+        if _BOUNDS.of(plan[number].iceberg_type).are_values:
             _add_constant(statistics, plan[number], value)
 
 

@@ -7,34 +7,21 @@ in milliseconds, for example, are read by Spark as microseconds. Must not read f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import DecimalType, FixedType, IcebergType
+
+from skipstone.compat.lineage.primitives import ByPrimitive
 
 _DECIMALS = ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY")
 #: Time zones that Arrow notes beside instants and PyIceberg takes for UTC; None: of INT96.
 _ZONES = (None, "UTC", "+00:00", "Etc/UTC", "Z")
 _UUID_BYTES = 16
+_Fits = Callable[["StoredType", IcebergType], bool]
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,8 @@ def stored_type(column: pq.ColumnSchema, arrow: pa.DataType) -> StoredType:
 
 def is_read_as(stored: StoredType, kind: IcebergType) -> bool:
     """Return whether every reader gives the values of such a column as ``kind``, a primitive type."""
-    return _is_plain(stored.arrow) and _fits(stored, kind)
+    fits = _FITS.find(kind)
+    return fits is not None and _is_plain(stored.arrow) and fits(stored, kind)
 
 
 def _is_plain(arrow: pa.DataType) -> bool:
@@ -100,63 +88,53 @@ def _is_plain(arrow: pa.DataType) -> bool:
     return not (is_extended or is_view or pa.types.is_dictionary(arrow) or pa.types.is_duration(arrow))
 
 
-def _fits(stored: StoredType, kind: IcebergType) -> bool:
-    match kind:
-        case BooleanType():
-            return stored.physical == "BOOLEAN"
-        case FloatType():
-            return stored.physical == "FLOAT"
-        case DoubleType():
-            return stored.physical in ("FLOAT", "DOUBLE")
-        case IntegerType():
-            return stored.physical == "INT32" and _is_signed(stored)
-        case LongType():
-            return stored.physical in ("INT32", "INT64") and _is_signed(stored)
-        case DecimalType():
-            return _is_decimal(stored, kind)
-        case DateType() | TimeType() | TimestampType() | TimestamptzType():
-            return _is_moment(stored, kind)
-        case _:
-            return _is_bytes(stored, kind)
-
-
 def _is_signed(stored: StoredType) -> bool:
     return stored.annotation == "None" or (stored.annotation == "Int" and bool(stored.logical["isSigned"]))
 
 
-def _is_decimal(stored: StoredType, kind: DecimalType) -> bool:
+def _is_decimal(stored: StoredType, kind: IcebergType) -> bool:
     """A decimal of equal scale and no more digits: readers do not move the point."""
-    logical = stored.logical
+    column, logical = cast(DecimalType, kind), stored.logical
     is_one = stored.annotation == "Decimal" and stored.physical in _DECIMALS
-    return is_one and bool(logical["scale"] == kind.scale and logical["precision"] <= kind.precision)
+    return is_one and bool(logical["scale"] == column.scale and logical["precision"] <= column.precision)
 
 
-def _is_moment(stored: StoredType, kind: IcebergType) -> bool:
-    if isinstance(kind, DateType):
-        return (stored.physical, stored.annotation) == ("INT32", "Date")
-    is_zoned = isinstance(kind, TimestamptzType)
+def _is_timestamp(stored: StoredType, *, is_zoned: bool) -> bool:
     if stored.physical == "INT96":
         return is_zoned
-    name = "Time" if isinstance(kind, TimeType) else "Timestamp"
-    if stored.annotation != name or stored.logical["timeUnit"] != "microseconds":
-        return False
-    return name == "Time" or bool(stored.logical["isAdjustedToUTC"]) is is_zoned
+    return _is_micros(stored, "Timestamp") and bool(stored.logical["isAdjustedToUTC"]) is is_zoned
 
 
-def _is_bytes(stored: StoredType, kind: IcebergType) -> bool:
-    stored_as = (stored.physical, stored.annotation)
-    match kind:
-        case StringType():
-            return stored_as == ("BYTE_ARRAY", "String")
-        case BinaryType():
-            return stored_as == ("BYTE_ARRAY", "None")
-        case FixedType():
-            return stored_as == ("FIXED_LEN_BYTE_ARRAY", "None") and stored.length == len(kind)
-        case UUIDType():
-            return (
-                stored_as[0] == "FIXED_LEN_BYTE_ARRAY"
-                and stored_as[1] in ("None", "UUID")
-                and stored.length == _UUID_BYTES
-            )
-        case _:
-            return False
+def _is_micros(stored: StoredType, name: str) -> bool:
+    return stored.annotation == name and bool(stored.logical["timeUnit"] == "microseconds")
+
+
+def _is_annotated(physical: str, *annotations: str) -> _Fits:
+    return lambda stored, _kind: stored.physical == physical and stored.annotation in annotations
+
+
+def _is_of_length(stored: StoredType, length: int, *annotations: str) -> bool:
+    is_fixed = stored.physical == "FIXED_LEN_BYTE_ARRAY" and stored.annotation in ("None", *annotations)
+    return is_fixed and stored.length == length
+
+
+#: Judges whether all readers give the values of a column as those of a type; None for types that are not registered.
+_FITS: ByPrimitive[_Fits | None] = ByPrimitive(
+    boolean=lambda stored, _kind: stored.physical == "BOOLEAN",
+    integer=lambda stored, _kind: stored.physical == "INT32" and _is_signed(stored),
+    long=lambda stored, _kind: stored.physical in ("INT32", "INT64") and _is_signed(stored),
+    float=lambda stored, _kind: stored.physical == "FLOAT",
+    double=lambda stored, _kind: stored.physical in ("FLOAT", "DOUBLE"),
+    decimal=_is_decimal,
+    date=_is_annotated("INT32", "Date"),
+    time=lambda stored, _kind: _is_micros(stored, "Time"),
+    timestamp=lambda stored, _kind: _is_timestamp(stored, is_zoned=False),
+    timestamptz=lambda stored, _kind: _is_timestamp(stored, is_zoned=True),
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=_is_annotated("BYTE_ARRAY", "String"),
+    uuid=lambda stored, _kind: _is_of_length(stored, _UUID_BYTES, "UUID"),
+    fixed=lambda stored, kind: _is_of_length(stored, len(cast(FixedType, kind))),
+    binary=_is_annotated("BYTE_ARRAY", "None"),
+    opaque=None,
+)

@@ -5,30 +5,17 @@ Called for the columns of Csv and Json. Pure column expressions; nothing is roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import DecimalType, IcebergType, IntegerType
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.sources.text.options import TextForms
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -54,7 +41,7 @@ _Rule = Callable[[Column, IcebergType, TextForms], Conversion]
 
 def from_text(raw: Column, kind: IcebergType, forms: TextForms) -> Conversion | None:
     """``raw`` (string) as ``kind``; None when text cannot carry ``kind`` (fixed, binary and nested types)."""
-    rule = _RULES.get(type(kind))
+    rule = _RULES.find(kind)
     return rule(raw, kind, forms) if rule is not None else None
 
 
@@ -143,17 +130,22 @@ def _plain_timestamp() -> str:
     return rf"{_DATE}([ T]{_CLOCK})?$"
 
 
-_RULES: Mapping[type[IcebergType], _Rule] = {
-    StringType: _string,
-    BooleanType: _boolean,
-    IntegerType: _integer,
-    LongType: _integer,
-    FloatType: _floating,
-    DoubleType: _floating,
-    DecimalType: _decimal,
-    DateType: _date,
-    TimestampType: _timestamp,
-    TimestamptzType: _timestamptz,
-    TimeType: _time,
-    UUIDType: _uuid,
-}
+_RULES: ByPrimitive[_Rule | None] = ByPrimitive(
+    boolean=_boolean,
+    integer=_integer,
+    long=_integer,
+    float=_floating,
+    double=_floating,
+    decimal=_decimal,
+    date=_date,
+    time=_time,
+    timestamp=_timestamp,
+    timestamptz=_timestamptz,
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=_string,
+    uuid=_uuid,
+    fixed=None,
+    binary=None,
+    opaque=None,
+)

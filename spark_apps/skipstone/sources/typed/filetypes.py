@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR
+from typing import cast
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -35,11 +36,14 @@ from pyiceberg.types import (
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from skipstone.compat.lineage.opaque import UNKNOWN
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.sources.text.values import Conversion, in_zone
 
 #: What times of a day become in a column that a source adds: a column of the type time closes the table to Spark.
 TIME_OF_DAY = StringType()
 _Expression = Callable[[Column], Column]
+_UUID_BYTES = 16
 
 
 def _same(raw: Column) -> Column:
@@ -162,9 +166,10 @@ def spark_type(kind: IcebergType) -> str:
             return (
                 f"struct<{', '.join(f'{_quoted(part.name)}: {spark_type(part.field_type)}' for part in kind.fields)}>"
             )
-        case FixedType():
-            return "binary"
-    return _IN_FRAMES.get(str(kind), str(kind))
+        case _ if str(kind) == UNKNOWN:
+            return "string"
+        case _:
+            return _IN_FRAMES.find(kind) or str(kind)
 
 
 def _quoted(name: str) -> str:
@@ -186,37 +191,7 @@ def is_plain(kind: FileType | None, target: IcebergType) -> bool:
 def is_copied(stored: pa.DataType, target: IcebergType) -> bool:
     """Return whether ``feed`` makes ``target`` of a file's column of Arrow type ``stored``, value by value."""
     kind = file_type(stored)
-    if kind is None:
-        return False
-    natural = kind.natural
-    numbers = (IntegerType, LongType, DecimalType, FloatType, DoubleType)
-    if isinstance(natural, numbers):
-        return _is_number_fed(natural, target)
-    match natural, target:
-        case (FixedType(), UUIDType()):
-            return len(natural) == 16
-        case (
-            (TimestampType(), TimestamptzType())
-            | (FixedType(), BinaryType())
-            | (BinaryType(), FixedType())
-            | (StringType(), UUIDType())
-            | (TimeType(), LongType() | StringType())
-        ):
-            return True
-        case _:
-            return bool(natural == target)
-
-
-def _is_number_fed(natural: IcebergType, target: IcebergType) -> bool:
-    whole = isinstance(target, IntegerType | LongType)
-    floating = isinstance(target, FloatType | DoubleType)
-    match natural:
-        case IntegerType() | LongType():
-            return whole or floating or isinstance(target, DecimalType)
-        case DecimalType():
-            return whole or isinstance(target, DecimalType)
-        case _:
-            return whole or floating
+    return kind is not None and _find_recast(kind.natural, target) is not None
 
 
 def _timestamp(kind: pa.TimestampType) -> FileType:
@@ -235,91 +210,88 @@ def _timestamp(kind: pa.TimestampType) -> FileType:
 
 def feed(kind: FileType, raw: Column, target: IcebergType, time_zone: str) -> Conversion | None:
     """``raw`` as ``target``; None when the file's type cannot feed it without loss."""
-    value = kind.value(raw)
-    widened = _widened(kind.natural, value, target, time_zone)
+    recast = _find_recast(kind.natural, target)
+    if recast is None:
+        return None
     what = "valid UTF-8 text" if isinstance(target, StringType) else f"{target} without loss"
-    return None if widened is None else Conversion(widened, what)
+    return Conversion(recast(kind.value(raw), _Pair(kind.natural, target, time_zone)), what)
 
 
-def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone: str) -> Column | None:
+@dataclass(frozen=True)
+class _Pair:
+    """Values of type ``natural`` become ``target``; moments without a zone are of ``time_zone``."""
+
+    natural: IcebergType
+    target: IcebergType
+    time_zone: str
+
+
+_Recast = Callable[[Column, _Pair], Column]
+
+
+def _find_recast(natural: IcebergType, target: IcebergType) -> _Recast | None:
+    """How values of one type become those of another, without loss or null; None where they do not."""
     if natural == target:
-        return value
-    match natural, target:
-        case (TimestampType(), TimestamptzType()):
-            return _instant(value.cast("timestamp"), time_zone)
-        case (IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType(), _):
-            return _number(natural, value, target)
-        case (TimeType(), LongType()):
-            return value
-        case (TimeType(), StringType()):
-            return F.date_format(F.timestamp_micros(value), _TIME_OF_DAY)
-        case _:
-            return _widened_bytes(natural, value, target)
+        return _unchanged
+    if isinstance(natural, FixedType) and isinstance(target, UUIDType) and len(natural) != _UUID_BYTES:
+        return None
+    return (_RECASTS.find(natural) or {}).get(type(target))
 
 
-def _instant(wall_clock: Column, time_zone: str) -> Column:
+def _unchanged(value: Column, _pair: _Pair) -> Column:
+    return value
+
+
+def _instant(wall_clock: Column, pair: _Pair) -> Column:
     """As ``in_zone``; null for the first and the last two days of all, of which some would leave what a long holds."""
-    if time_zone == "UTC":
-        return wall_clock
-    micros = F.unix_micros(wall_clock)
-    return F.when(micros.between(-_MOST_SHIFTED, _MOST_SHIFTED), in_zone(wall_clock, time_zone))
+    instant = wall_clock.cast("timestamp")
+    if pair.time_zone == "UTC":
+        return instant
+    micros = F.unix_micros(instant)
+    return F.when(micros.between(-_MOST_SHIFTED, _MOST_SHIFTED), in_zone(instant, pair.time_zone))
 
 
-def _number(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
-    match natural, target:
-        case (IntegerType(), LongType()):
-            return value.cast("bigint")
-        case (IntegerType() | FloatType(), DoubleType()):
-            return value.cast("double")
-        case (IntegerType() | LongType() | DecimalType(), DecimalType()):
-            return _decimal(natural, value, target)
-        case (LongType() | DecimalType() | FloatType() | DoubleType(), IntegerType() | LongType()):
-            return _whole(natural, value, target)
-        case (DoubleType(), FloatType()):
-            narrow = value.cast("float")
-            return F.when(F.isnan(value) | (narrow.cast("double") == value), narrow)
-        case (IntegerType() | LongType(), FloatType() | DoubleType()):
-            return _floating(value, target)
-        case _:
-            return None
-
-
-def _decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column:
-    """In the scale and digits of ``target``; null where a value has more."""
+def _decimal(value: Column, pair: _Pair) -> Column:
+    """In the scale and digits of a decimal; null where a value has more."""
+    target = cast(DecimalType, pair.target)
     made = value.try_cast(f"decimal({target.precision},{target.scale})")
-    back = "bigint" if isinstance(natural, LongType) else str(natural)
+    back = "bigint" if isinstance(pair.natural, LongType) else str(pair.natural)
     return F.when(made.try_cast(back) == value, made)
 
 
-def _whole(natural: IcebergType, value: Column, target: IcebergType) -> Column:
-    """Whole numbers within the range of ``target``, else null."""
-    whole = value.try_cast("int" if isinstance(target, IntegerType) else "bigint")
-    if isinstance(natural, LongType):
+def _whole(value: Column, pair: _Pair) -> Column:
+    """Whole numbers within the range of the target, else null."""
+    whole = value.try_cast("int" if isinstance(pair.target, IntegerType) else "bigint")
+    if isinstance(pair.natural, LongType):
         return whole
-    if isinstance(natural, DecimalType):
-        return F.when(whole.try_cast(str(natural)) == value, whole)
+    if isinstance(pair.natural, DecimalType):
+        return F.when(whole.try_cast(str(pair.natural)) == value, whole)
     number = value.cast("double")  # the greatest long is no double: one more would be taken for it
     return F.when((whole.cast("double") == number) & (number < _LONGS), whole)
 
 
-def _floating(value: Column, target: IcebergType) -> Column:
-    """Whole numbers that ``target`` holds exactly, else null."""
-    number = value.cast(str(target))
+def _floating(value: Column, pair: _Pair) -> Column:
+    """Whole numbers that the target holds exactly, else null."""
+    number = value.cast(str(pair.target))
     return F.when((number < _LONGS) & (number.try_cast("bigint") == value), number)
 
 
-def _widened_bytes(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
-    match natural, target:
-        case (FixedType(), BinaryType()):
-            return value
-        case (BinaryType(), FixedType()):
-            return F.when(F.octet_length(value) == len(target), value)
-        case (FixedType(), UUIDType()) if len(natural) == 16:
-            return _uuid_text(value)
-        case (StringType(), UUIDType()):
-            return F.when(value.rlike("^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), F.lower(value))
-        case _:
-            return None
+def _double(value: Column, _pair: _Pair) -> Column:
+    return value.cast("double")
+
+
+def _narrowed(value: Column, _pair: _Pair) -> Column:
+    """Doubles that are floats, else null."""
+    narrow = value.cast("float")
+    return F.when(F.isnan(value) | (narrow.cast("double") == value), narrow)
+
+
+def _of_length(value: Column, pair: _Pair) -> Column:
+    return F.when(F.octet_length(value) == len(cast(FixedType, pair.target)), value)
+
+
+def _uuid(text: Column, _pair: _Pair) -> Column:
+    return F.when(text.rlike("^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"), F.lower(text))
 
 
 def _uuid_text(raw: Column) -> Column:
@@ -336,10 +308,26 @@ _LISTS = (
     pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
     pa.types.is_large_list_view,
 )  # fmt: skip
-_IN_FRAMES = {
-    "int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
-    "timestamptz": "timestamp", "unknown": "string",
-}  # fmt: skip
+#: The Spark types of frames; None: of the same name as the Iceberg type.
+_IN_FRAMES: ByPrimitive[str | None] = ByPrimitive(
+    boolean=None,
+    integer="int",
+    long="bigint",
+    float=None,
+    double=None,
+    decimal=None,
+    date=None,
+    time="bigint",
+    timestamp="timestamp_ntz",
+    timestamptz="timestamp",
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=None,
+    uuid="string",
+    fixed="binary",
+    binary=None,
+    opaque=None,
+)
 _TEXT = FileType(spark="string", natural=StringType(), value=_valid_text)
 _BYTES = FileType(spark="binary", natural=BinaryType())
 _PLAIN: dict[pa.DataType, FileType] = {
@@ -372,6 +360,34 @@ _TIME_OF_DAY = "HH:mm:ss.SSSSSS"
 _LONGS = float(1 << 63)
 #: Microseconds from 1970 that are a long in every zone.
 _MOST_SHIFTED = (1 << 63) - 2 * 86_400_000_000
+#: How values of a type become those of the other types that hold them, besides its own.
+_RECASTS: ByPrimitive[Mapping[type[IcebergType], _Recast]] = ByPrimitive(
+    boolean={},
+    integer={
+        LongType: lambda value, _pair: value.cast("bigint"),
+        FloatType: _floating,
+        DoubleType: _double,
+        DecimalType: _decimal,
+    },
+    long={IntegerType: _whole, FloatType: _floating, DoubleType: _floating, DecimalType: _decimal},
+    float={IntegerType: _whole, LongType: _whole, DoubleType: _double},
+    double={IntegerType: _whole, LongType: _whole, FloatType: _narrowed},
+    decimal={IntegerType: _whole, LongType: _whole, DecimalType: _decimal},
+    date={},
+    time={
+        LongType: _unchanged,
+        StringType: lambda value, _pair: F.date_format(F.timestamp_micros(value), _TIME_OF_DAY),
+    },
+    timestamp={TimestamptzType: _instant},
+    timestamptz={},
+    timestamp_ns={},
+    timestamptz_ns={},
+    string={UUIDType: _uuid},
+    uuid={},
+    fixed={BinaryType: _unchanged, UUIDType: lambda value, _pair: _uuid_text(value)},
+    binary={FixedType: _of_length},
+    opaque={},
+)
 #: Types between which Arrow casts without loss, or refuses.
 _CAST_EXACTLY = frozenset(
     {

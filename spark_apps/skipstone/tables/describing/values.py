@@ -8,37 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from decimal import Decimal
-from functools import singledispatch
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.tables.decoding.entries import Partition
 
@@ -119,64 +100,18 @@ def partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
     return kinds
 
 
-@singledispatch
 def _text(kind: PrimitiveType, value: Any) -> str:
-    raise TypeError(f"a partition value of type {kind} cannot be described")
+    write = _TEXTS.of(kind)
+    if write is None:
+        raise TypeError(f"a partition value of type {kind} cannot be described")
+    return write(value)
 
 
-@_text.register(BooleanType)
-@_text.register(IntegerType)
-@_text.register(LongType)
-@_text.register(FloatType)
-@_text.register(DoubleType)
-@_text.register(StringType)
-def _(_: PrimitiveType, value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@_text.register(DateType)
-def _(_: DateType, days: int) -> str:
-    return f'"{_date(days)}"'
-
-
-@_text.register(TimeType)
-def _(_: TimeType, micros: int) -> str:
-    return f'"{_time(micros, _MICROS)}"'
-
-
-@_text.register(TimestampType)
-def _(_: TimestampType, micros: int) -> str:
-    return f'"{_moment(micros, _MICROS)}"'
-
-
-@_text.register(TimestamptzType)
-def _(_: TimestamptzType, micros: int) -> str:
-    return f'"{_moment(micros, _MICROS)}+00:00"'
-
-
-@_text.register(TimestampNanoType)
-def _(_: TimestampNanoType, nanos: int) -> str:
-    return f'"{_moment(nanos, _NANOS)}"'
-
-
-@_text.register(TimestamptzNanoType)
-def _(_: TimestamptzNanoType, nanos: int) -> str:
-    return f'"{_moment(nanos, _NANOS)}+00:00"'
-
-
-@_text.register(DecimalType)
-def _(_: DecimalType, value: Decimal) -> str:
-    return f'"{value:f}"'
-
-
-@_text.register(UUIDType)
-def _(_: UUIDType, value: object) -> str:
-    return f'"{value}"'
-
-
-@_text.register(BinaryType)
-@_text.register(FixedType)
-def _(_: PrimitiveType, value: bytes) -> str:
+def _bytes(value: bytes) -> str:
     return f'"{value.hex().upper()}"'
 
 
@@ -204,3 +139,25 @@ def all_texts(
     """The texts of some specs by their ids, see PartitionTexts."""
     specs = table.specs()
     return {spec_id: PartitionTexts(table, specs[spec_id], read_in, tells_null=tells_null) for spec_id in spec_ids}
+
+
+#: How JSON has the values of each type; None for types of which no partition is made.
+_TEXTS: ByPrimitive[Callable[[Any], str] | None] = ByPrimitive(
+    boolean=_json,
+    integer=_json,
+    long=_json,
+    float=_json,
+    double=_json,
+    decimal=lambda value: f'"{value:f}"',
+    date=lambda days: f'"{_date(days)}"',
+    time=lambda micros: f'"{_time(micros, _MICROS)}"',
+    timestamp=lambda micros: f'"{_moment(micros, _MICROS)}"',
+    timestamptz=lambda micros: f'"{_moment(micros, _MICROS)}+00:00"',
+    timestamp_ns=lambda nanos: f'"{_moment(nanos, _NANOS)}"',
+    timestamptz_ns=lambda nanos: f'"{_moment(nanos, _NANOS)}+00:00"',
+    string=_json,
+    uuid=lambda value: f'"{value}"',
+    fixed=_bytes,
+    binary=_bytes,
+    opaque=None,
+)

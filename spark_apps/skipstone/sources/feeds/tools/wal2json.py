@@ -32,11 +32,11 @@ from skipstone.sources.feeds.shapes import (
     ValueStyle,
 )
 from skipstone.sources.feeds.values.postgres import (
-    MAY_BE_LARGE,
     NO_NUMBER,
     Unquoted,
     has_non_finite,
     is_number,
+    may_be_large,
     postgres_semantic,
 )
 
@@ -246,7 +246,7 @@ def _mark(message: Fields, table: str) -> Mark:
 def _reader(target: FeedTarget) -> Wal2JsonReader:
     return Wal2JsonReader(
         keys=target.keys,
-        large=tuple(column.name for column in target.carried if isinstance(column.type, MAY_BE_LARGE)),
+        large=tuple(column.name for column in target.carried if may_be_large(column.type)),
         choice=target.tables,
         is_declared=target.identity_declared,
         allow_truncate=target.allow_truncate,

@@ -13,7 +13,7 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import cast
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -21,9 +21,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
     IntegerType,
     ListType,
@@ -33,9 +31,9 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
     TimeType,
-    UUIDType,
 )
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
 from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs, ValueRules, is_bytes, is_plain_text
 from skipstone.sources.feeds.values.infinities import infinite_sign, is_non_finite, stored_as
@@ -64,13 +62,6 @@ _SHOWN_TIME = re.compile(r"[+-]?\d+-\d\d-\d\d|24:00", re.ASCII)
 _INTERVAL = "io.debezium.time.MicroDuration"
 #: How MySQL writes that a date or a timestamp is not known.
 _ZERO_DATE = "0000-00-00"
-#: What holds a number that the type does not hold.
-_WIDER: Mapping[type[IcebergType], str] = {
-    BooleanType: "int",
-    IntegerType: "long if it is whole, else as decimal or double",
-    LongType: "decimal(20,0) if it is whole, else as decimal or double",
-    FloatType: "double",
-}
 _TIMES = (TimeType, TimestampType, TimestamptzType)
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
 
@@ -103,10 +94,15 @@ def is_carried(kind: IcebergType) -> bool:
     """Return whether feeds can carry ``kind``: all but structs, and lists and maps of other than plain values."""
     match kind:
         case ListType():
-            return isinstance(kind.element_type, _IN_LISTS)
+            return _is_item(kind.element_type)
         case MapType():
-            return isinstance(kind.key_type, StringType) and isinstance(kind.value_type, _IN_LISTS)
-    return type(kind) in _CONVERT
+            return isinstance(kind.key_type, StringType) and _is_item(kind.value_type)
+    return _CARRIED.find(kind) is not None
+
+
+def _is_item(kind: IcebergType) -> bool:
+    carried = _CARRIED.find(kind)
+    return carried is not None and carried.is_item
 
 
 def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array | None:
@@ -164,10 +160,22 @@ def _converted(value: Raw, of: ReadAs) -> object:
 
 def _stored(value: Raw, of: ReadAs) -> object:
     stored = stored_as(value, of)
-    converted = _CONVERT[type(of.type)](value, of) if stored is None else stored.value
+    converted = _plainly(value, of) if stored is None else stored.value
     if of.rules.style.moves_days:
         refuse_moved_day(converted, of.type, of.rules.style.moves_days)
     return converted
+
+
+def _plainly(value: Raw, of: ReadAs) -> object:
+    match of.type:
+        case ListType():
+            return _list(value, of)
+        case MapType():
+            return _map(value, of)
+    carried = _CARRIED.find(of.type)
+    if carried is None:
+        raise TypeError(value)
+    return carried.convert(value, of)
 
 
 def _what(value: Raw, of: ReadAs) -> str:
@@ -227,8 +235,9 @@ def _remedy(value: Raw, of: ReadAs) -> str:
     is_number = isinstance(value, int | float | Decimal) or (isinstance(value, str) and is_decimal_text(value))
     if isinstance(of.type, DecimalType) and is_number:
         return ": declare the column with more digits, or round the values in the source"
-    if is_number and type(of.type) in _WIDER:
-        return f": declare the column as {_WIDER[type(of.type)]}"
+    carried = _CARRIED.find(of.type)
+    if is_number and carried is not None and carried.wider:
+        return f": declare the column as {carried.wider}"
     if of.rules.style.is_text:
         return ""
     return _remedy_of_times(value, of) or _remedy_of_text(value, of)
@@ -319,23 +328,34 @@ def _item(of: ReadAs) -> Semantic | None:
     return None if of.semantic is None else (of.semantic.item or Semantic())
 
 
-_CONVERT: Mapping[type[IcebergType], Callable[[Raw, ReadAs], object]] = {
-    BooleanType: boolean,
-    IntegerType: integer,
-    LongType: integer,
-    FloatType: floating,
-    DoubleType: floating,
-    DecimalType: decimal,
-    StringType: string,
-    BinaryType: binary,
-    FixedType: binary,
-    UUIDType: _uuid,
-    DateType: day,
-    TimeType: time_of_day,
-    TimestampType: local_moment,
-    TimestamptzType: moment_with_zone,
-    ListType: _list,
-    MapType: _map,
-}
-_IN_LISTS = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType, DateType,
-             TimestampType, TimestamptzType, UUIDType)  # fmt: skip
+class _Carried(NamedTuple):
+    """How feeds carry values of a type.
+
+    ``is_item``: in lists and maps too. ``wider``: the type that holds a number which this one does not hold.
+    """
+
+    convert: Callable[[Raw, ReadAs], object]
+    is_item: bool = True
+    wider: str = ""
+
+
+#: None: of types that feeds do not carry.
+_CARRIED: ByPrimitive[_Carried | None] = ByPrimitive(
+    boolean=_Carried(boolean, wider="int"),
+    integer=_Carried(integer, wider="long if it is whole, else as decimal or double"),
+    long=_Carried(integer, wider="decimal(20,0) if it is whole, else as decimal or double"),
+    float=_Carried(floating, wider="double"),
+    double=_Carried(floating),
+    decimal=_Carried(decimal),
+    date=_Carried(day),
+    time=_Carried(time_of_day, is_item=False),
+    timestamp=_Carried(local_moment),
+    timestamptz=_Carried(moment_with_zone),
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=_Carried(string),
+    uuid=_Carried(_uuid),
+    fixed=_Carried(binary, is_item=False),
+    binary=_Carried(binary),
+    opaque=None,
+)

@@ -26,10 +26,10 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
-    UUIDType,
 )
 from skipstone_core.contract.feeds import NonFinite
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.sources.feeds.shapes import Raw, Semantic
 from skipstone.sources.feeds.values.encodings import NotCertain, ReadAs
 
@@ -60,10 +60,27 @@ _ADDED: Mapping[str, IcebergType] = {
     "timestamp with time zone": TimestamptzType(),
 }
 _MAX_DIGITS = 38
-#: Types of columns whose values PostgreSQL may keep beside the row, and then does not log when an update leaves them.
-#: Text and numeric, which are of any length, may be declared as any of these.
-MAY_BE_LARGE = (StringType, BinaryType, FixedType, DecimalType, ListType, MapType, UUIDType, FloatType, DoubleType,
-                TimestampType, TimestamptzType)  # fmt: skip
+#: Whether the value of a column may be one that PostgreSQL keeps beside the row: text and numeric, which are of any
+#: length, may be declared as any of these types.
+_MAY_BE_LARGE = ByPrimitive(
+    boolean=False,
+    integer=False,
+    long=False,
+    float=True,
+    double=True,
+    decimal=True,
+    date=False,
+    time=False,
+    timestamp=True,
+    timestamptz=True,
+    timestamp_ns=False,
+    timestamptz_ns=False,
+    string=True,
+    uuid=True,
+    fixed=True,
+    binary=True,
+    opaque=False,
+)
 #: What to do about text that is not a date of the years 1 to 9999.
 DATES_REMEDY = (
     "set datestyle to ISO for the role that reads the slot if PostgreSQL writes dates in another way; declare the "
@@ -115,6 +132,12 @@ def added_type(semantic: Semantic) -> IcebergType | None:
         return DecimalType(precision, scale) if scale <= precision <= _MAX_DIGITS else None
     base = _base(semantic)
     return None if base == "numeric" else _ADDED.get(base, StringType())
+
+
+def may_be_large(kind: IcebergType) -> bool:
+    """Return whether PostgreSQL may keep values of a column beside the row, and not log one that an update leaves."""
+    is_large = _MAY_BE_LARGE.find(kind)
+    return isinstance(kind, ListType | MapType) if is_large is None else is_large
 
 
 def plain_value(value: Raw, semantic: Semantic, of: ReadAs) -> Raw:

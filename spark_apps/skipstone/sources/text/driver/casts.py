@@ -7,28 +7,15 @@ which takes more forms and words what is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import DecimalType, FloatType, IcebergType, IntegerType
 
+from skipstone.compat.lineage.primitives import ByPrimitive
 from skipstone.kernels.computing.casts import FIRST_MOMENT, LAST_MOMENT
 from skipstone.sources.text.driver.patterns import pattern_regex
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
@@ -77,18 +64,24 @@ def require_zone(name: str) -> None:
 
 def require_cast(kind: IcebergType) -> None:
     """Raise SparkNeeded for a type that no text is cast to."""
-    if type(kind) not in _RULES:
-        raise SparkNeeded(SparkOnly.TYPE)
+    _rule_of(kind)
 
 
 def cast_text(values: pa.ChunkedArray, kind: IcebergType, forms: TextForms) -> pa.ChunkedArray:
     """``values`` (string) as ``kind``, uuid as 16 bytes. Raises SparkNeeded."""
     try:
-        return _RULES[type(kind)](values, kind, forms)
+        return _rule_of(kind)(values, kind, forms)
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SparkNeeded(SparkOnly.VALUE) from error
+
+
+def _rule_of(kind: IcebergType) -> _Rule:
+    rule = _RULES.find(kind)
+    if rule is None:
+        raise SparkNeeded(SparkOnly.TYPE)
+    return rule
 
 
 def null_text(values: pa.ChunkedArray, text: str | None) -> pa.ChunkedArray:
@@ -287,17 +280,22 @@ def _uuid(values: pa.ChunkedArray, _kind: IcebergType, _forms: TextForms) -> pa.
 
 
 _Rule = Callable[[pa.ChunkedArray, IcebergType, TextForms], pa.ChunkedArray]
-_RULES: Mapping[type[IcebergType], _Rule] = {
-    StringType: _string,
-    BooleanType: _boolean,
-    IntegerType: _integer,
-    LongType: _integer,
-    FloatType: _floating,
-    DoubleType: _floating,
-    DecimalType: _decimal,
-    DateType: _date,
-    TimestampType: _timestamp,
-    TimestamptzType: _timestamptz,
-    TimeType: _time,
-    UUIDType: _uuid,
-}
+_RULES: ByPrimitive[_Rule | None] = ByPrimitive(
+    boolean=_boolean,
+    integer=_integer,
+    long=_integer,
+    float=_floating,
+    double=_floating,
+    decimal=_decimal,
+    date=_date,
+    time=_time,
+    timestamp=_timestamp,
+    timestamptz=_timestamptz,
+    timestamp_ns=None,
+    timestamptz_ns=None,
+    string=_string,
+    uuid=_uuid,
+    fixed=None,
+    binary=None,
+    opaque=None,
+)
