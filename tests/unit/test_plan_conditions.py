@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.query.plans.analysis.catalyst import Node, read_tree
-from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, why_not
+from skipstone.query.plans.analysis.expressions import Translator, find_moments, is_narrowing, why_not
 from skipstone.query.plans.analysis.literals import Hidden
 from skipstone.query.plans.analysis.texts import shown
 from skipstone.query.plans.refusals import Refusal
@@ -62,9 +62,9 @@ def fields(literal: Node) -> list[str]:
 
 def translated(condition: Tree) -> core.Node | None:
     """What may be TRUE where the condition is."""
-    return Translator(
-        COLUMNS, Hidden(lambda _: 1_500_000, lambda _: b"\x01", lambda _: None, fields, nothing)
-    ).may_be_true(read_tree(condition))
+    node = read_tree(condition)
+    hidden = Hidden(lambda _: 1_500_000, lambda _: b"\x01", lambda _: None, fields, nothing)
+    return Translator(COLUMNS, hidden, find_moments(node)).may_be_true(node)
 
 
 def texts(*values: str) -> list[Tree]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from skipstone_core.language import predicates as core
 
-from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, why_not, without_binary_collation
+from skipstone.query.plans.analysis.expressions import Translator, find_moments, is_narrowing, without_binary_collation
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.texts import shown
 from skipstone.query.plans.analysis.uses import Use
@@ -41,11 +41,11 @@ def _all(parts: list[core.Node]) -> core.Node:
 def _translated(relation: IcebergRelation, use: Use) -> core.Node:
     if use.condition is None:
         raise RelationRefused(use.refusal)
-    translator = Translator(relation.columns, use.hidden)
     condition = without_binary_collation(use.condition)
+    translator = Translator(relation.columns, use.hidden, find_moments(condition))
     node = translator.may_be_true(condition)
     if node is None or not is_narrowing(node):
-        raise RelationRefused(translator.refusal or why_not(condition) or use.refusal)
+        raise RelationRefused(translator.why_not(condition) or use.refusal)
     return node
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 
 from skipstone_core.language import predicates as core
 
@@ -61,18 +62,34 @@ class _Case:
     value: Node
 
 
-@dataclass
-class Translator:
-    """Translates conditions on one relation.
+def find_moments(condition: Node) -> frozenset[Node]:
+    """The literals of a condition whose moments are asked of the JVM: the first ones, MAX_MOMENTS at most."""
+    literals = (node for node in condition.walk() if node.name == "Literal" and not is_null(node))
+    return frozenset(islice((node for node in literals if node.fields["dataType"] == "timestamp"), MAX_MOMENTS))
 
-    ``columns``: attribute id to (name, Iceberg type) of top-level columns. ``refusal``: afterwards, why something was
-    left out although it is understood.
+
+@dataclass(frozen=True)
+class Translator:
+    """Translates a condition on one relation.
+
+    ``columns``: attribute id to (name, Iceberg type) of top-level columns. ``moments``: see ``find_moments``.
     """
 
     columns: Mapping[int, tuple[str, str]]
     hidden: Hidden
-    refusal: Refusal | None = field(default=None, init=False)
-    _moments: int = field(default=0, init=False)
+    moments: frozenset[Node]
+
+    def why_not(self, condition: Node) -> Refusal | None:
+        """The code of a condition of which nothing could be translated; None when it tests for null only."""
+        in_sets = (node for node in condition.walk() if node.name == "InSet")
+        return Refusal.LIST_TOO_LONG if any(map(self._is_too_long, in_sets)) else why_not(condition)
+
+    def _is_too_long(self, in_set: Node) -> bool:
+        operand = in_set.children[0]
+        if is_row(operand):
+            return members_of(in_set, self.hidden) is None
+        is_known = self._column(operand) is not None and bool(self._kind(operand))
+        return is_known and self.hidden.members(in_set) is None
 
     def may_be_true(self, node: Node) -> core.Node | None:
         """A condition that holds wherever ``node`` is TRUE; None when nothing is known."""
@@ -244,7 +261,6 @@ class Translator:
         """As ``_listed``, of a set; None when it holds too many."""
         kind, texts = self._kind(node.children[0]), self.hidden.members(node)
         if texts is None:
-            self.refusal = Refusal.LIST_TOO_LONG
             return None
         return [held(text, kind) for text in texts if kind != UUID_TYPE or uuid_of(text)]
 
@@ -280,8 +296,7 @@ class Translator:
             return None
         match kind:
             case "timestamp":
-                self._moments += 1
-                return None if self._moments > MAX_MOMENTS else instant(self.hidden.micros(literal))
+                return instant(self.hidden.micros(literal)) if literal in self.moments else None
             case "binary":
                 return core.Constant(self.hidden.octets(literal))
             case "uuid":
@@ -325,7 +340,7 @@ class Translator:
     def _row_list(self, node: Node, operand: Node, items: Sequence[Node]) -> core.Node | None:
         """The rows of a list, and first the values of each column by itself, which says less and is soon tested."""
         operands = fields_of(operand)
-        rows = [values_of(item, self.hidden) for item in items] if node.name == "In" else self._row_members(node)
+        rows = [values_of(item, self.hidden) for item in items] if node.name == "In" else members_of(node, self.hidden)
         if rows is None:
             return None
         known = [row for row in rows if row is not None]
@@ -336,12 +351,6 @@ class Translator:
         return _all(
             [*columns, _any(together) if together and sum(column is not None for column in columns) > 1 else None]
         )
-
-    def _row_members(self, node: Node) -> Sequence[Sequence[FieldValue] | None] | None:
-        rows = members_of(node, self.hidden)
-        if rows is None:
-            self.refusal = Refusal.LIST_TOO_LONG
-        return rows
 
     def _field_list(self, operand: Node, values: Sequence[FieldValue]) -> core.Node | None:
         column = self._field(operand)

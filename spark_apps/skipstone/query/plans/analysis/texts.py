@@ -13,42 +13,38 @@ _SHOWN_TESTS = 20
 
 def shown(node: core.Node) -> str:
     """A condition as text for people; of many tests the first ones, and how many arms and conjuncts follow."""
-    return _Text(_SHOWN_TESTS).of(node)
+    return _shown(node, _SHOWN_TESTS)[0]
 
 
-class _Text:
-    """Writes conditions of up to so many tests."""
+def _shown(node: core.Node, tests: int) -> tuple[str, int]:
+    """The text of a condition of up to so many tests, and how many are left then."""
+    match node:
+        case core.And() | core.Or():
+            return _joined(node, tests)
+        case core.Not(inner=core.IsNull(operand=operand)):
+            return f"{operand} is not null", tests - 1
+        case core.Not():
+            text, tests = _shown(node.inner, tests - 1)
+            return f"not {text}", tests
+        case core.Comparison():
+            return f"{_text(node.left)} {node.op} {_text(node.right)}", tests - 1
+        case core.InList():
+            return _list_text(node), tests - 1
+        case core.IsNull():
+            return f"{_text(node.operand)} is null", tests - 1
+        case core.StartsWith():
+            return f"{_text(node.operand)} like {node.prefix + '%'!r}", tests - 1
 
-    def __init__(self, tests: int) -> None:
-        self._left = tests
 
-    def of(self, node: core.Node) -> str:
-        """The text of a condition."""
-        if isinstance(node, core.And | core.Or):
-            return self._joined(node)
-        self._left -= 1
-        match node:
-            case core.Not(inner=core.IsNull(operand=operand)):
-                return f"{operand} is not null"
-            case core.Not():
-                return f"not {self.of(node.inner)}"
-            case core.Comparison():
-                return f"{_text(node.left)} {node.op} {_text(node.right)}"
-            case core.InList():
-                return _list_text(node)
-            case core.IsNull():
-                return f"{_text(node.operand)} is null"
-            case core.StartsWith():
-                return f"{_text(node.operand)} like {node.prefix + '%'!r}"
-
-    def _joined(self, node: core.And | core.Or) -> str:
-        parts: list[str] = []
-        for part in node.parts:
-            if parts and self._left <= 0:
-                parts.append(f"{len(node.parts) - len(parts)} more")
-                break
-            parts.append(self.of(part))
-        return "(" + (" and " if isinstance(node, core.And) else " or ").join(parts) + ")"
+def _joined(node: core.And | core.Or, tests: int) -> tuple[str, int]:
+    texts: list[str] = []
+    for part in node.parts:
+        if texts and tests <= 0:
+            texts.append(f"{len(node.parts) - len(texts)} more")
+            break
+        text, tests = _shown(part, tests)
+        texts.append(text)
+    return "(" + (" and " if isinstance(node, core.And) else " or ").join(texts) + ")", tests
 
 
 def _list_text(node: core.InList) -> str:
