@@ -21,7 +21,7 @@ and no others. [`skipstone why`](cli.md#why) shows the same sentences for one re
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(f"| `{reason.value}` | {reason.doc} | {REMEDIES[reason]} |\n" for reason in Reason)
+    return HEAD + "".join(f"| `{reason.value}` | {reason.sentence} | {REMEDIES[reason]} |\n" for reason in Reason)
 
 
 def main(argv: list[str]) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from skipstone_core.coded import CodedSentence
+
 #: Source rows with a null in a key match nothing: always dropped, at no cost.
 NULL_KEYS = "NullKeys"
 #: Not a stage that prunes: files with rows that whenNotMatchedBySource may take join the candidates here.
@@ -28,17 +30,8 @@ class PruneStage(StrEnum):
     KEY_INDEX = "KeyIndex"
 
 
-class LeftOut(StrEnum):
-    """Why a stage did not run. ``doc``: one sentence."""
-
-    def __new__(cls, value: str, _doc: str = "") -> LeftOut:
-        """Make a member whose value is its name in CamelCase."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        return member
-
-    def __init__(self, _value: str, doc: str = "") -> None:
-        self.doc = doc
+class LeftOut(CodedSentence):
+    """Why a stage did not run."""
 
     SWITCHED_OFF = "SwitchedOff", "The job switches this stage off."
     NOTHING_LEFT = "NothingLeft", "No candidate file was left to judge."

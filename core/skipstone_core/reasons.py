@@ -6,20 +6,11 @@ Must not hold logic: who decides for a reason is the decider's business.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from skipstone_core.coded import CodedSentence
 
 
-class Reason(StrEnum):
+class Reason(CodedSentence):
     """Why a condition has its status, in CamelCase as Kubernetes wants it."""
-
-    def __new__(cls, value: str, _doc: str = "") -> Reason:
-        """Make a member whose value is the reason's name and whose ``doc`` is its sentence."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        return member
-
-    def __init__(self, _value: str, doc: str = "") -> None:
-        self.doc = doc
 
     # Specification and references
     INVALID_SPEC = "InvalidSpec", "A field cannot be used as written; the message names it. Nothing was started."

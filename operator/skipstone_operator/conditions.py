@@ -189,7 +189,7 @@ def find_transitions(old: Sequence[Condition], new: Sequence[Condition]) -> tupl
 
 def _transition(condition: Condition) -> Transition:
     reason = read_reason(condition.reason)
-    return Transition(_severity(condition), reason, condition.message or reason.doc)
+    return Transition(_severity(condition), reason, condition.message or reason.sentence)
 
 
 def _is_news(condition: Condition, *, is_first: bool) -> bool:

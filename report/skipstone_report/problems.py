@@ -78,7 +78,7 @@ class OpenProblem:
     def meaning(self) -> str:
         """Return the meaning of the reason."""
         known = _known(self.reason)
-        return known.doc if known is not None else ""
+        return known.sentence if known is not None else ""
 
     @property
     def way_out(self) -> str:

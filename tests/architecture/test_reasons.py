@@ -27,7 +27,7 @@ def is_named(reason: Reason, text: str) -> bool:
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda r: r.value)
 def test_a_reason_has_a_sentence(reason: Reason) -> None:
-    assert reason.doc.endswith(".")
+    assert reason.sentence.endswith(".")
     assert reason.value in (ROOT / "docs" / "reference" / "reasons.md").read_text()
 
 

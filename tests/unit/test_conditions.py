@@ -135,5 +135,5 @@ def test_one_reason_in_two_conditions_is_one_event() -> None:
 
 def test_an_event_without_message_says_what_the_reason_means() -> None:
     (found,) = find_transitions((), (as_condition(READY, TRUE, Reason.CHECKED),))
-    assert found.message == Reason.CHECKED.doc
+    assert found.message == Reason.CHECKED.sentence
     assert found.type is EventType.NORMAL

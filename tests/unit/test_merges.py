@@ -245,4 +245,4 @@ def test_target_where_is_about_columns_of_the_table() -> None:
 @pytest.mark.parametrize("code", LeftOut)
 def test_the_guide_says_why_a_stage_was_left_out(code: LeftOut) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "merging.md").read_text()
-    assert f"| `{code}` | {code.doc} |" in guide
+    assert f"| `{code}` | {code.sentence} |" in guide

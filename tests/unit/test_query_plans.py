@@ -183,13 +183,13 @@ def test_a_read_that_considers_no_index_says_why(
     grow(lake)
     plan = plan_read(lake.table(), condition, options)
     assert (plan.indexes, plan.no_index) == ((), code)
-    assert f"no index: {code.value}, {code.doc}" in explain(lake.table(), condition, options)
+    assert f"no index: {code.value}, {code.sentence}" in explain(lake.table(), condition, options)
 
 
 @pytest.mark.parametrize("code", NotUsed, ids=lambda code: code.value)
 def test_a_code_is_documented(code: NotUsed) -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide" / "indexes.md"
-    assert code.doc.endswith(".")
+    assert code.sentence.endswith(".")
     assert f"`{code.value}`" in guide.read_text()
 
 

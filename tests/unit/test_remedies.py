@@ -21,7 +21,7 @@ def test_every_reason_has_one_remedy() -> None:
 @pytest.mark.parametrize("reason", Reason, ids=lambda one: one.value)
 def test_a_remedy_is_a_sentence_of_the_page(reason: Reason) -> None:
     assert REMEDIES[reason].endswith(".")
-    assert f"| `{reason.value}` | {reason.doc} | {REMEDIES[reason]} |" in PAGE.read_text()
+    assert f"| `{reason.value}` | {reason.sentence} | {REMEDIES[reason]} |" in PAGE.read_text()
 
 
 def frozen_fields() -> set[str]:

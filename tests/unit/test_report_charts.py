@@ -191,7 +191,7 @@ class TestProblems:
         assert [one.urgency for one in found] == sorted(one.urgency for one in found)
         (failed,) = (one for one in found if one.entity.name == "hourly-1")
         assert failed.way_out == find_remedy(Reason.DUPLICATE_SOURCE_KEYS) != ""
-        assert failed.meaning == Reason.DUPLICATE_SOURCE_KEYS.doc
+        assert failed.meaning == Reason.DUPLICATE_SOURCE_KEYS.sentence
 
     def test_jobs_that_failed_do_not_bury_what_is_older(self) -> None:
         table, failed = maintained_table(), [failed_merge(f"f{number}", minutes=number + 1) for number in range(9)]

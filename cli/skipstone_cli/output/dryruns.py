@@ -60,7 +60,7 @@ def _stage(stage: JsonObject) -> Line:
 
 def _meaning(left_out: str) -> str:
     try:
-        return LeftOut(left_out).doc.rstrip(".")
+        return LeftOut(left_out).sentence.rstrip(".")
     except ValueError:
         return "a newer release knows why"
 

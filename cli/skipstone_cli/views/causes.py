@@ -97,7 +97,7 @@ def _left_out(obj: JsonObject) -> str:
 
 def _meaning(reason: str) -> str:
     try:
-        return Reason(reason).doc
+        return Reason(reason).sentence
     except ValueError:
         return ""
 

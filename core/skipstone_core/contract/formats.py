@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from skipstone_core.coded import Coded
+
 
 class SourceFormat(StrEnum):
     """File formats that loads and merges read."""
@@ -55,18 +57,13 @@ _LOGGED = ("allow_truncate", "replica_identity", "non_finite", "infinity")
 _DEBEZIUM_FIELDS = ("time_precision", "column_time_precisions", "unavailable_value", *_LOGGED)
 
 
-class ChangeFormat(StrEnum):
+class ChangeFormat(Coded):
     """The tools whose change feeds a merge reads as they are written. ``feed``: the properties of each."""
 
     feed: ToolFeed
 
-    def __new__(cls, value: str, feed: ToolFeed | None = None) -> ChangeFormat:
-        """Make a member: its name in specs, with its properties."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        if feed is not None:
-            member.feed = feed
-        return member
+    def __init__(self, _name: str, feed: ToolFeed) -> None:
+        self.feed = feed
 
     DEBEZIUM = (
         "Debezium",

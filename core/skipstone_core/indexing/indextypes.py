@@ -7,7 +7,8 @@ has. Data only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from skipstone_core.coded import Coded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +25,13 @@ class IndexTraits:
     is_bucketed: bool = False
 
 
-class IndexType(StrEnum):
+class IndexType(Coded):
     """The index types with an engine. ``traits``: what is true of each."""
 
     traits: IndexTraits
 
-    def __new__(cls, value: str, traits: IndexTraits | None = None) -> IndexType:
-        """Make a member: its name in specs, with its traits."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        if traits is not None:
-            member.traits = traits
-        return member
+    def __init__(self, _name: str, traits: IndexTraits) -> None:
+        self.traits = traits
 
     LOOKUP = ("Lookup", IndexTraits(says="finds rows by value"))
     COVERING = (

@@ -6,7 +6,8 @@ Used by the data plane's lookup and planner; explain shows the codes. Must not k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from skipstone_core.coded import CodedSentence
 
 #: Costs are told as bytes of a data file that tasks decode in the same time, on all cores.
 #: What opening a file costs.
@@ -78,17 +79,8 @@ TELLING_PAGES = 32
 SAMPLED_PART = 0.75
 
 
-class NotUsed(StrEnum):
-    """Why an index, or every index, was not used for a read. ``doc``: one sentence."""
-
-    def __new__(cls, value: str, _doc: str = "") -> NotUsed:
-        """Make a member whose value is its name in CamelCase."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        return member
-
-    def __init__(self, _value: str, doc: str = "") -> None:
-        self.doc = doc
+class NotUsed(CodedSentence):
+    """Why an index, or every index, was not used for a read."""
 
     # One index
     LEADING_COLUMN_NOT_BOUND = "LeadingColumnNotBound", "The condition does not narrow the first column of the index."

@@ -96,7 +96,7 @@ def _note(left_out: str, message: str) -> str:
     if not left_out:
         return message
     try:
-        text = message or LeftOut(left_out).doc
+        text = message or LeftOut(left_out).sentence
     except ValueError:
         text = message
     return f"Left out ({left_out}): {text.rstrip('.')}" if text else f"Left out ({left_out})"

@@ -136,5 +136,5 @@ class ReadPlan:
         if self.filters is not None:
             lines.append(self.filters.text())
         if self.no_index is not None:
-            lines.append(f"no index: {self.no_index}, {self.no_index.doc}")
+            lines.append(f"no index: {self.no_index}, {self.no_index.sentence}")
         return lines

@@ -70,7 +70,7 @@ def completed(world: JobWorld, status: JobStatus, verdict: Verdict) -> PutStatus
     reported = _with_report(status, report) if report is not None else status
     if isinstance(reported, MergeJobStatus):
         reported = replace(reported, indexes_behind=indexes_behind(world))
-    summary = verdict.message or Reason.COMMITTED.doc
+    summary = verdict.message or Reason.COMMITTED.sentence
     judgements = (
         holds(COMPLETE, verdict.reason, summary),
         fails(FAILED, verdict.reason),

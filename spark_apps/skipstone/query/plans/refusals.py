@@ -5,20 +5,11 @@ Used by the modules of this package and shown by ``skipstone.explain``. Must not
 
 from __future__ import annotations
 
-from enum import StrEnum
+from skipstone_core.coded import CodedSentence
 
 
-class Refusal(StrEnum):
-    """The code of a reason; ``sentence`` says it for people."""
-
-    sentence: str
-
-    def __new__(cls, code: str, sentence: str) -> Refusal:
-        """A member with its sentence."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.sentence = sentence
-        return member
+class Refusal(CodedSentence):
+    """The code of a reason."""
 
     # the query
     SWITCHED_OFF = "SwitchedOff", "Indexes are off: skipstone.enabled is false, or no_index was called."

@@ -81,7 +81,7 @@ MAX_PLANS = 5
 _SUMMARY = "skipstone.merge."
 FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
 #: The outcome of a dry run's attempt.
-NOT_COMMITTED = Conflicted(Reason.DRY_RUN, Reason.DRY_RUN.doc)
+NOT_COMMITTED = Conflicted(Reason.DRY_RUN, Reason.DRY_RUN.sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,7 @@ def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_
 
 def _planned(job: _Job, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
     base = replace(job.reporter.base(), outcome=RunOutcome.PLANNED, reason=Reason.DRY_RUN)
-    return replace(base, message=Reason.DRY_RUN.doc, counts=encode(counts), funnel=funnel)
+    return replace(base, message=Reason.DRY_RUN.sentence, counts=encode(counts), funnel=funnel)
 
 
 def _open(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> _Job:

@@ -6,24 +6,15 @@ Shown by ``skipstone.explain``. Must not know Spark or plans.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from skipstone_core.coded import CodedSentence
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS
 
 from skipstone.query.plans.covering.content import CoveredRows
 
 
-class NotJoined(StrEnum):
-    """Why a covering index of a table that is joined was not used for it; ``sentence`` says it for people."""
-
-    sentence: str
-
-    def __new__(cls, code: str, sentence: str) -> NotJoined:
-        """A member with its sentence."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.sentence = sentence
-        return member
+class NotJoined(CodedSentence):
+    """Why a covering index of a table that is joined was not used for it."""
 
     NOT_OFFERED = "NotOffered", "The index lacks a column of the query, or no join compares exactly its keys by =."
     NOT_SHUFFLED = "NotShuffled", "Spark joins the table without a shuffle, or filters it when the query runs."
