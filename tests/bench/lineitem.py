@@ -30,6 +30,7 @@ from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.session import spark_session
+from skipstone_core.contract.indextypes import IndexParameters
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -150,11 +151,13 @@ def append(table: Table, rows: pa.Table, segment: int, files: int) -> None:
             snapshot.append_data_file(file)
 
 
-def index_on(columns: tuple[str, ...], include: tuple[str, ...] = (), buckets: int = 0) -> IndexRef:
+def index_on(columns: tuple[str, ...], include: tuple[str, ...] = (), buckets: int | None = None) -> IndexRef:
     """An index as requests carry it."""
     joined = "-".join([*columns, *(["with", *include] if include else []), *(["buckets"] if buckets else [])])
     uid = f"{sum(joined.encode()):08d}-0000-0000"
-    return IndexRef(name=f"by-{joined}", uid=uid, columns=columns, include=include, buckets=buckets)
+    return IndexRef(
+        name=f"by-{joined}", uid=uid, columns=columns, include=include, parameters=IndexParameters(buckets=buckets)
+    )
 
 
 def reindex(warehouse: WarehouseRef, name: str, index: IndexRef, max_segments: int | None = None) -> float:

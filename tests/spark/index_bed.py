@@ -26,6 +26,7 @@ from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.namespaces import make_namespace
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.indextypes import IndexParameters
 from skipstone_core.contract.reports import IndexState, JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -164,8 +165,10 @@ def rows_of(table: pa.Table) -> list[str]:
     return sorted(repr(tuple(row.values())) for row in table.to_pylist())
 
 
-def index_on(*columns: str, name: str = "idx", include: Sequence[str] = (), buckets: int = 0) -> IndexRef:
+def index_on(*columns: str, name: str = "idx", include: Sequence[str] = (), buckets: int | None = None) -> IndexRef:
     """An index as requests carry it; the same in every process."""
     number = zlib.crc32(" ".join((name, *columns, *include, *([str(buckets)] if buckets else []))).encode())
     uid = f"{number:08x}-0000-0000-0000-000000000000"
-    return IndexRef(name=name, uid=uid, columns=columns, include=tuple(include), buckets=buckets)
+    return IndexRef(
+        name=name, uid=uid, columns=columns, include=tuple(include), parameters=IndexParameters(buckets=buckets)
+    )

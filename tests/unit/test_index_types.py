@@ -5,20 +5,29 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-from skipstone.indexes.definition import IndexNames, index_properties, stored_type
+from skipstone.indexes.definition import IndexNames, index_properties, stored_definition, stored_type
+from skipstone_core.contract.indextypes import IndexParameters, IndexType
 from skipstone_core.indexing.indexes import IndexColumn, IndexDefinition
-from skipstone_core.indexing.indextypes import IndexType
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec
 
 
 @pytest.mark.parametrize("kind", IndexType)
 def test_the_parameters_of_a_type_are_fields_of_a_spec_that_may_be_absent(kind: IndexType) -> None:
     absent = {field.name for field in fields(SecondaryIndexSpec) if field.default is None}
-    assert {name for name, _ in kind.traits.parameters} <= absent
+    assert kind.traits.names <= absent
 
 
-@pytest.mark.parametrize(("kind", "buckets"), [(IndexType.LOOKUP, 0), (IndexType.COVERING, 16)])
-def test_an_index_table_tells_the_type_of_its_index(kind: IndexType, buckets: int) -> None:
-    definition = IndexDefinition((IndexColumn(1, "long"),), (), buckets)
+def test_no_two_types_take_the_same_parameters() -> None:
+    assert len({kind.traits.names for kind in IndexType}) == len(IndexType)
+    assert {name for kind in IndexType for name in kind.traits.names} == {part.name for part in fields(IndexParameters)}
+
+
+@pytest.mark.parametrize("kind", IndexType)
+def test_an_index_table_tells_the_type_of_its_index(kind: IndexType) -> None:
+    parameters = IndexParameters(**{known.name: known.maximum for known in kind.traits.parameters})
+    definition = IndexDefinition((IndexColumn(1, "long"),), (), parameters)
     properties = index_properties(definition, IndexNames(("id",)), table_uuid="t", owner_uid="o")
     assert definition.type is stored_type(properties) is kind
+    stored = stored_definition(properties)
+    assert stored is not None
+    assert stored.definition == definition

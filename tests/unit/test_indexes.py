@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skipstone_core.contract.indextypes import IndexParameters
 from skipstone_core.indexing.indexes import (
     MERGE_FAN_IN,
     ROWS_PER_BUCKET,
@@ -111,7 +112,8 @@ def test_an_index_without_included_columns_keeps_the_digest_that_it_always_had()
 
 def test_buckets_are_part_of_a_definition() -> None:
     a = IndexColumn(1, "long")
-    assert len({IndexDefinition((a,), buckets=buckets).digest for buckets in (0, 2, 4)}) == 3
+    parameters = [IndexParameters(buckets=buckets) for buckets in (None, 2, 4)]
+    assert len({IndexDefinition((a,), (), known).digest for known in parameters}) == 3
 
 
 def test_small_runs_are_not_spread_over_buckets_beside_large_ones() -> None:
@@ -120,7 +122,6 @@ def test_small_runs_are_not_spread_over_buckets_beside_large_ones() -> None:
     assert not is_spread(enough - 1, 100 * enough, 16)
     assert is_spread(100, 100 * MERGE_FAN_IN, 16)
     assert not is_spread(100, 100 * MERGE_FAN_IN + 1, 16)
-    assert not is_spread(enough, enough, 0)
 
 
 def test_the_lowest_full_tier_is_merged_first_and_whole() -> None:

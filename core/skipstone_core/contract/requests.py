@@ -17,6 +17,7 @@ from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSp
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
+from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters
 from skipstone_core.contract.places import PlaceRef, SourceLocationRef
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
@@ -162,7 +163,7 @@ class TableRef:
 @dataclass(frozen=True, kw_only=True)
 class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
-    ``buckets``: of a covering index (0: of type Lookup), ``uid`` of the resource. ``is_inline``: runs that commit to
+    ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to
     the table enter their files into the index before they end.
     """
 
@@ -170,7 +171,7 @@ class IndexRef:
     uid: str
     columns: tuple[str, ...]
     include: tuple[str, ...] = ()
-    buckets: int = 0
+    parameters: IndexParameters = NO_PARAMETERS
     is_inline: bool = False
 
 

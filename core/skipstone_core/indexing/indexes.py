@@ -10,15 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters, IndexType
 from skipstone_core.ids import canonical_hash
-from skipstone_core.indexing.indextypes import IndexType, find_type
 from skipstone_core.indexing.snapshots import FileIdentity
 
 #: Version of the layout of index tables; part of every definition hash, so a new layout is a new index.
 LAYOUT_VERSION = 1
 MAX_INDEX_COLUMNS = 32
 MAX_INCLUDED_COLUMNS = 32
-MIN_BUCKETS, MAX_BUCKETS = 2, 1024
 #: A sorted run is spread over buckets when it has so many rows for each: smaller files cost more than they save.
 ROWS_PER_BUCKET = 2048
 #: So many sorted runs of about the same size are merged into one; a power of two.
@@ -40,14 +39,14 @@ class IndexDefinition:
     """The columns of an index. Names are not part of it: renaming a column keeps the index.
 
     ``columns``: the keys, by which entries are sorted. ``included``: values that entries hold besides, each column once
-    and none that is a key. ``buckets``: how many a covering index has; 0: another index. Storage types are wide (every
-    integer is a ``long``, every float too, in an order-preserving form as a key and as a ``double`` of its own bits as
-    an included value), so widening a column keeps the index as well.
+    and none that is a key. ``parameters``: those of its type. Storage types are wide (every integer is a ``long``,
+    every float too, in an order-preserving form as a key and as a ``double`` of its own bits as an included value), so
+    widening a column keeps the index as well.
     """
 
     columns: tuple[IndexColumn, ...]
     included: tuple[IndexColumn, ...] = ()
-    buckets: int = 0
+    parameters: IndexParameters = NO_PARAMETERS
 
     @property
     def digest(self) -> str:
@@ -59,14 +58,17 @@ class IndexDefinition:
         described: dict[str, object] = {"layout": LAYOUT_VERSION, "columns": _described(self.columns)}
         if self.included:
             described["include"] = _described(self.included)
-        if self.buckets:
-            described["buckets"] = self.buckets
-        return canonical_hash(described)
+        return canonical_hash({**described, **self.parameters.given})
 
     @property
     def type(self) -> IndexType:
         """The type of the index."""
-        return find_type(buckets=self.buckets)
+        return self.parameters.type
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets the entries are divided into; 0: they are not."""
+        return self.parameters.buckets or 0
 
     @property
     def field_ids(self) -> tuple[int, ...]:
@@ -182,7 +184,7 @@ def is_spread(rows: int, all_rows: int, buckets: int) -> bool:
     A small run is one file for all buckets, as a commit of a few rows must not write hundreds of files. Its rows are
     few beside the others, or there are so few at all that the files of the whole index are counted in runs.
     """
-    return buckets > 0 and (rows >= buckets * ROWS_PER_BUCKET or rows * MERGE_FAN_IN >= all_rows)
+    return rows >= buckets * ROWS_PER_BUCKET or rows * MERGE_FAN_IN >= all_rows
 
 
 def is_purge_worthwhile(stale_rows: int, all_rows: int) -> bool:

@@ -167,7 +167,7 @@ def find_duplicate(world: IndexWorld) -> Finding | None:
 
 
 def _defined(spec: SecondaryIndexSpec) -> tuple[object, ...]:
-    return (spec.columns, frozenset(spec.include), spec.type, spec.buckets)
+    return (spec.columns, frozenset(spec.include), spec.type, spec.parameters)
 
 
 def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | None:

@@ -5,12 +5,11 @@ Imported by reconcilers, manifests and the CRD generator. Data only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_core.indexing.indexes import MAX_BUCKETS, MIN_BUCKETS
-from skipstone_core.indexing.indextypes import IndexType
+from skipstone_core.contract.indextypes import IndexParameter, IndexParameters, IndexType
 
 from skipstone_operator.resources.common import (
     OBSERVED_GENERATION,
@@ -32,14 +31,23 @@ from skipstone_operator.resources.rules.markers import (
     time_text,
 )
 
+_PARAMETERS = {parameter.name: parameter for kind in IndexType for parameter in kind.traits.parameters}
 
-def _parameter_rules(kind: IndexType, name: str, what: str) -> tuple[Rule, ...]:
-    """That an index of type ``kind``, and no other, has the parameter ``name``, which says ``what``."""
+
+def _parameter(name: str) -> Doc:
+    """The field of a parameter."""
+    known = _PARAMETERS[name]
+    return Doc(f"{known.says} Never changes.", minimum=known.minimum, maximum=known.maximum)
+
+
+def _parameter_rules(kind: IndexType, parameter: IndexParameter) -> tuple[Rule, ...]:
+    """That an index of type ``kind``, and no other, has ``parameter``."""
+    name = parameter.name
     return (
         Rule(
             holds=lambda spec: spec.type is not kind or getattr(spec, name) is not None,
             rule=f"self.type != '{kind}' || has(self.{name})",
-            message=f"{name} is required for an index of type {kind}: set {what}",
+            message=f"{name} is required for an index of type {kind}: set {parameter.means}",
             field_path=".type",
         ),
         Rule(
@@ -49,9 +57,6 @@ def _parameter_rules(kind: IndexType, name: str, what: str) -> tuple[Rule, ...]:
             field_path=f".{name}",
         ),
     )
-
-
-_PARAMETERS = [(kind, name, what) for kind in IndexType for name, what in kind.traits.parameters]
 
 
 class Maintenance(StrEnum):
@@ -71,8 +76,8 @@ class SecondaryIndexSpec:
         frozen_required("columns"),
         frozen_optional("include"),
         frozen_required("type"),
-        frozen_optional("buckets"),
-        *(rule for parameter in _PARAMETERS for rule in _parameter_rules(*parameter)),
+        *(frozen_optional(name) for name in _PARAMETERS),
+        *(rule for kind in IndexType for part in kind.traits.parameters for rule in _parameter_rules(kind, part)),
         Rule(
             holds=lambda spec: not set(spec.include) & set(spec.columns),
             rule="!has(self.include) || self.include.all(c, !(c in self.columns))",
@@ -106,14 +111,7 @@ class SecondaryIndexSpec:
         IndexType,
         Doc(f"Kind of index. {' '.join(f'{kind} {kind.traits.says}.' for kind in IndexType)} Never changes."),
     ] = IndexType.LOOKUP
-    buckets: Annotated[
-        int | None,
-        Doc(
-            "The number of buckets of a Covering index. Tables that are joined need the same number. Never changes.",
-            minimum=MIN_BUCKETS,
-            maximum=MAX_BUCKETS,
-        ),
-    ] = None
+    buckets: Annotated[int | None, _parameter("buckets")] = None
     maintenance: Annotated[
         Maintenance,
         Doc(
@@ -132,6 +130,11 @@ class SecondaryIndexSpec:
     min_covered_percent: Annotated[
         int | None, Doc("Ready turns False when a smaller percentage of the rows is covered.", minimum=0, maximum=100)
     ] = None
+
+    @property
+    def parameters(self) -> IndexParameters:
+        """The parameters of the type."""
+        return IndexParameters(**{part.name: getattr(self, part.name) for part in fields(IndexParameters)})
 
 
 @dataclass(frozen=True, kw_only=True)

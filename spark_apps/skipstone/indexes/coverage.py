@@ -200,7 +200,7 @@ def _nothing(files: FileSet) -> Coverage:
 
 def _spec_problem(schema: Schema, index: IndexRef) -> Misfit | None:
     try:
-        define_index(schema, IndexNames(index.columns, index.include), index.buckets)
+        define_index(schema, IndexNames(index.columns, index.include), index.parameters)
     except BadSpec as error:
         return Misfit(error.reason, str(error))
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
@@ -16,17 +16,15 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters, IndexType, find_type
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, INDEX_TABLE_UUID_PROPERTY, INDEX_UID_PROPERTY
 from skipstone_core.indexing.indexes import (
-    MAX_BUCKETS,
     MAX_INCLUDED_COLUMNS,
     MAX_INDEX_COLUMNS,
-    MIN_BUCKETS,
     IndexColumn,
     IndexDefinition,
 )
-from skipstone_core.indexing.indextypes import IndexType, find_type
 from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
@@ -39,15 +37,15 @@ COVER = "cover"
 #: the included columns. A definition has no property for what it is without.
 COLUMNS_PROPERTY = "skipstone.index.columns"
 INCLUDED_PROPERTY = "skipstone.index.include"
-#: How many buckets a covering index has; other indexes are without this property.
-BUCKETS_PROPERTY = "skipstone.index.buckets"
 #: Segments that could not be indexed: JSON object of segment id to sentence.
 FAILED_PROPERTY = "skipstone.index.failed"
 
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
 _KIND_FIELD, _LEVEL_FIELD, _BUCKET_FIELD, _FIRST_KEY_FIELD, _FIRST_VALUE_FIELD = 1, 2, 12, 100, 200
-_COLUMNS, _INCLUDE, _BUCKETS = "spec.columns", "spec.include", "spec.buckets"
+_COLUMNS, _INCLUDE = "spec.columns", "spec.include"
+#: The properties of the parameters that the type of an index takes.
+_PARAMETERS: Mapping[str, str] = {part.name: f"skipstone.index.{part.name}" for part in fields(IndexParameters)}
 
 
 @dataclass(frozen=True)
@@ -102,20 +100,21 @@ def entry_columns(definition: IndexDefinition) -> dict[int, EntryColumn]:
     return {**keys, **values}
 
 
-def define_index(schema: Schema, names: IndexNames, buckets: int = 0) -> IndexDefinition:
-    """The definition of an index on columns of ``schema``; ``buckets``: of a covering index, 0 for others.
+def define_index(schema: Schema, names: IndexNames, parameters: IndexParameters = NO_PARAMETERS) -> IndexDefinition:
+    """The definition of an index on columns of ``schema``.
 
     Raises BadSpec naming spec.columns or spec.include when a column is missing, given twice, too many, or of a type
-    that the index cannot hold, and spec.buckets when these are out of range.
+    that the index cannot hold, and the field of a parameter that is out of range.
     """
-    if buckets and not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
-        message = f"{buckets} buckets given, set {MIN_BUCKETS} to {MAX_BUCKETS}"
-        raise _bad(_BUCKETS, Reason.INVALID_SPEC, message)
+    for known in parameters.type.traits.parameters:
+        if not known.minimum <= (number := parameters.given[known.name]) <= known.maximum:
+            message = f"{number} {known.name} given, set {known.minimum} to {known.maximum}"
+            raise _bad(f"spec.{known.name}", Reason.INVALID_SPEC, message)
     _require_names(names)
     definition = IndexDefinition(
         tuple(_index_column(schema, name, _COLUMNS) for name in names.columns),
         tuple(_index_column(schema, name, _INCLUDE) for name in names.included),
-        buckets,
+        parameters,
     )
     _require_buckets(schema, definition)
     return definition
@@ -241,7 +240,7 @@ def index_properties(
 ) -> dict[str, str]:
     """Properties of a new index table: whose it is, of which table, of what."""
     included = {INCLUDED_PROPERTY: _to_json(definition.included, names.included)} if definition.included else {}
-    buckets = {BUCKETS_PROPERTY: str(definition.buckets)} if definition.buckets else {}
+    parameters = {_PARAMETERS[name]: str(number) for name, number in definition.parameters.given.items()}
     return {
         "format-version": "2",
         INDEX_UID_PROPERTY: owner_uid,
@@ -249,7 +248,7 @@ def index_properties(
         INDEX_DEFINITION_PROPERTY: definition.digest,
         COLUMNS_PROPERTY: _to_json(definition.columns, names.columns),
         **included,
-        **buckets,
+        **parameters,
     }
 
 
@@ -263,7 +262,7 @@ def _to_json(columns: Sequence[IndexColumn], names: Sequence[str]) -> str:
 
 def stored_type(properties: Mapping[str, str]) -> IndexType:
     """Return the type of the index whose table has ``properties``, whatever else they say."""
-    return find_type(buckets=BUCKETS_PROPERTY in properties)
+    return find_type([name for name, key in _PARAMETERS.items() if key in properties])
 
 
 def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
@@ -271,10 +270,10 @@ def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
     try:
         columns, names = _from_json(properties[COLUMNS_PROPERTY])
         included, included_names = _from_json(properties.get(INCLUDED_PROPERTY, "[]"))
-        buckets = int(properties.get(BUCKETS_PROPERTY, "0"))
+        parameters = {name: int(properties[key]) for name, key in _PARAMETERS.items() if key in properties}
     except (KeyError, ValueError, TypeError):
         return None
-    definition = IndexDefinition(columns, included, buckets)
+    definition = IndexDefinition(columns, included, IndexParameters(**parameters))
     if not columns or definition.digest != properties.get(INDEX_DEFINITION_PROPERTY):
         return None
     return StoredDefinition(

@@ -226,9 +226,14 @@ def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
 def build_index_ref(index: IndexSubject) -> IndexRef:
     """One index as the data plane sees it."""
     spec = index.spec
-    name, uid, buckets = index.meta.name, index.meta.uid, spec.buckets or 0
-    inline = spec.maintenance is Maintenance.INLINE and not spec.suspend
-    return IndexRef(name=name, uid=uid, columns=spec.columns, include=spec.include, buckets=buckets, is_inline=inline)
+    return IndexRef(
+        name=index.meta.name,
+        uid=index.meta.uid,
+        columns=spec.columns,
+        include=spec.include,
+        parameters=spec.parameters,
+        is_inline=spec.maintenance is Maintenance.INLINE and not spec.suspend,
+    )
 
 
 def _about_table(place: Place, table: TableSubject) -> Task:
@@ -382,7 +387,7 @@ def plan_reindex_run(
         inputs={
             "columns": list(index.spec.columns),
             **({"include": list(index.spec.include)} if index.spec.include else {}),
-            **({"buckets": index.spec.buckets} if index.spec.buckets else {}),
+            **index.spec.parameters.given,
             "type": index.spec.type.value,
             "request": reindex_request(index),
             "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},

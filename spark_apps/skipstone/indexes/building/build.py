@@ -152,8 +152,9 @@ def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -
 def spread(index: IndexTable, rows: int, all_rows: int) -> Buckets | None:
     """The buckets over which a run of so many rows is spread; None: it is one file. ``all_rows``: these and others."""
     definition = index.definition
-    is_large = is_spread(rows, all_rows, definition.buckets)
-    return Buckets(definition.buckets, definition.key_storages) if is_large else None
+    if not definition.type.traits.is_bucketed or not is_spread(rows, all_rows, definition.buckets):
+        return None
+    return Buckets(definition.buckets, definition.key_storages)
 
 
 def _rows_of(table: Table) -> int:

@@ -88,7 +88,7 @@ def make_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, table: 
     names = IndexNames(index.columns, index.include)
     new = NewIndex(
         identifier=index_identifier(warehouse, ref, index),
-        definition=define_index(table.schema(), names, index.buckets),
+        definition=define_index(table.schema(), names, index.parameters),
         names=names,
         table_uuid=str(table.metadata.table_uuid),
         owner_uid=index.uid,
