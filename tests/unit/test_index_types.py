@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 from skipstone.indexes.definition import IndexNames, index_properties, stored_definition, stored_type
+from skipstone.indexes.kinds import KINDS
 from skipstone_core.contract.indextypes import IndexParameters, IndexType
 from skipstone_core.indexing.indexes import IndexColumn, IndexDefinition
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec
@@ -15,6 +16,10 @@ from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec
 def test_the_parameters_of_a_type_are_fields_of_a_spec_that_may_be_absent(kind: IndexType) -> None:
     absent = {field.name for field in fields(SecondaryIndexSpec) if field.default is None}
     assert kind.traits.names <= absent
+
+
+def test_every_type_has_an_engine() -> None:
+    assert {*KINDS} == {*IndexType}
 
 
 def test_no_two_types_take_the_same_parameters() -> None:

@@ -25,10 +25,10 @@ from skipstone_core.indexing.indexes import (
     IndexColumn,
     IndexDefinition,
 )
-from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.keys import arrow_type, column_type, compared_storage, storage_type
+from skipstone.indexes.kinds import kind_of
 from skipstone.indexes.values import value_arrow_type, value_column_type, value_storage_type
 
 ENTRY = "entry"
@@ -42,7 +42,7 @@ FAILED_PROPERTY = "skipstone.index.failed"
 
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
-_KIND_FIELD, _LEVEL_FIELD, _BUCKET_FIELD, _FIRST_KEY_FIELD, _FIRST_VALUE_FIELD = 1, 2, 12, 100, 200
+_KIND_FIELD, _LEVEL_FIELD, _FIRST_KEY_FIELD, _FIRST_VALUE_FIELD = 1, 2, 100, 200
 _COLUMNS, _INCLUDE = "spec.columns", "spec.include"
 #: The properties of the parameters that the type of an index takes.
 _PARAMETERS: Mapping[str, str] = {part.name: f"skipstone.index.{part.name}" for part in fields(IndexParameters)}
@@ -116,7 +116,7 @@ def define_index(schema: Schema, names: IndexNames, parameters: IndexParameters 
         tuple(_index_column(schema, name, _INCLUDE) for name in names.included),
         parameters,
     )
-    _require_buckets(schema, definition)
+    _require_fit(schema, definition)
     return definition
 
 
@@ -136,11 +136,11 @@ def _require_names(names: IndexNames) -> None:
         raise _bad(_INCLUDE, Reason.INVALID_SPEC, message)
 
 
-def _require_buckets(schema: Schema, definition: IndexDefinition) -> None:
-    for number in definition.field_ids if definition.type.traits.is_bucketed else ():
+def _require_fit(schema: Schema, definition: IndexDefinition) -> None:
+    for number in definition.field_ids:
         field = schema.find_field(number)
-        if not is_bucketed(str(field.field_type)):
-            message = f"column {field.name!r} is a {field.field_type}, {UNFIT_FOR_BUCKETS}"
+        if unfit := kind_of(definition).find_unfit(field.field_type):
+            message = f"column {field.name!r} is a {field.field_type}, {unfit}"
             raise _bad(_COLUMNS, Reason.COLUMN_TYPE_UNSUPPORTED, message)
 
 
@@ -192,8 +192,7 @@ def index_schema(definition: IndexDefinition) -> Schema:
         NestedField(10, "table_uuid", StringType(), doc="cover: UUID of the indexed table"),
         NestedField(11, "definition", StringType(), doc="cover: digest of the definition of the index"),
     ]
-    if definition.type.traits.is_bucketed:
-        fixed.append(NestedField(_BUCKET_FIELD, "bucket", IntegerType(), doc="bucket of the keys; null: any"))
+    fixed.extend(kind_of(definition).partitions)
     keys = [
         NestedField(_FIRST_KEY_FIELD + i, key_name(i), column_type(column.storage_type), doc=f"key {i}")
         for i, column in enumerate(definition.columns)
@@ -230,8 +229,10 @@ def index_partition_spec(definition: IndexDefinition) -> PartitionSpec:
         PartitionField(_KIND_FIELD, 1000, IdentityTransform(), "kind"),
         PartitionField(_LEVEL_FIELD, 1001, IdentityTransform(), "level"),
     ]
-    if definition.type.traits.is_bucketed:
-        fields.append(PartitionField(_BUCKET_FIELD, 1002, IdentityTransform(), "bucket"))
+    fields += [
+        PartitionField(own.field_id, 1002 + i, IdentityTransform(), own.name)
+        for i, own in enumerate(kind_of(definition).partitions)
+    ]
     return PartitionSpec(*fields)
 
 
@@ -306,7 +307,7 @@ def definition_problem(schema: Schema, stored: StoredDefinition) -> Misfit | Non
     columns = [(_COLUMNS, *pair) for pair in zip(definition.columns, names.columns, strict=True)]
     columns += [(_INCLUDE, *pair) for pair in zip(definition.included, names.included, strict=True)]
     problems = (_column_problem(schema, column, name, field) for field, column, name in columns)
-    return next((problem for problem in problems if problem), None) or _bucket_problem(schema, definition)
+    return next((problem for problem in problems if problem), None) or _unfit_problem(schema, definition)
 
 
 def _column_problem(schema: Schema, column: IndexColumn, name: str, spec_field: str) -> Misfit | None:
@@ -326,9 +327,9 @@ def _column_problem(schema: Schema, column: IndexColumn, name: str, spec_field: 
     return None
 
 
-def _bucket_problem(schema: Schema, definition: IndexDefinition) -> Misfit | None:
+def _unfit_problem(schema: Schema, definition: IndexDefinition) -> Misfit | None:
     try:
-        _require_buckets(schema, definition)
+        _require_fit(schema, definition)
     except BadSpec as error:
         return Misfit(error.reason, f"{error}; delete the index", error.field)
     return None

@@ -21,6 +21,7 @@ from skipstone_core.merging.merges import BoundKey
 
 from skipstone.indexes.asking.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
 from skipstone.indexes.found import FoundIndex, IndexProblem
+from skipstone.indexes.kinds import kind_of
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Narrowed, SliceRunner, StageRefusal, run_here
@@ -194,7 +195,9 @@ class _Asking:
 
 
 def bound_keys(index: FoundIndex, keys: Sequence[BoundKey], schema: Schema) -> list[BoundKey]:
-    """Those of ``keys`` that are the leading columns of an index, in its order."""
+    """Those of ``keys`` that are the leading columns of an index, in its order; none if that tells less."""
+    if not kind_of(index.index.definition).tells_values:
+        return []
     by_field = {schema.find_field(key.target).field_id: key for key in keys}
     bound: list[BoundKey] = []
     for field_id in index.index.definition.field_ids:

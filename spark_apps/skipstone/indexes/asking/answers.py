@@ -26,6 +26,7 @@ from skipstone.indexes.definition import EntryColumn
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keys import column_values, is_exact
 from skipstone.indexes.keytests import Test
+from skipstone.indexes.kinds import kind_of
 from skipstone.indexes.values import included_values
 from skipstone.tables.filesets import FileSet
 
@@ -100,7 +101,7 @@ def plan_answer(
     test: Test, wanted: Wanted, indexes: Sequence[FoundIndex], files: FileSet, candidates: WeighedFiles
 ) -> IndexAnswer | None:
     """The answer from one index that saves most of the candidates; None when no index holds all columns."""
-    fitting = [index for index in indexes if index.serves(test)]
+    fitting = [index for index in indexes if index.serves(test) and kind_of(index.index.definition).tells_values]
     offered = [_answer(test, wanted, index, files, candidates) for index in fitting]
     answers = [answer for answer in offered if answer is not None]
     best = plan_next([Offer(answer.savings, answer.probe.cost) for answer in answers])

@@ -22,6 +22,7 @@ from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, pl
 from skipstone.indexes.asking.sampling import Sample, looks_of, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keytests import AllTests, AnyTest, Test, narrowed_columns, tested_columns
+from skipstone.indexes.kinds import kind_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -141,7 +142,9 @@ def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Pr
 
 def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: ProbeColumns) -> Probe | IndexRefusal:
     """Return the part to read of ``columns`` for ``test``, or why that is not worth ``savings`` at most."""
+    definition = index.index.definition
     try:
+        test = kind_of(definition).entry_test(test, definition)
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
         if not is_worthwhile(to_open, savings):

@@ -18,6 +18,7 @@ from skipstone.files.writer import WriteSpec, WrittenFile
 from skipstone.indexes.building.sorting import KeySorter, Origin, RunWriter, SortLimits
 from skipstone.indexes.definition import entry_schema
 from skipstone.indexes.keys import arrow_type, stored_keys
+from skipstone.indexes.kinds import kind_of
 from skipstone.indexes.values import stored_values
 from skipstone.tables.parquetfiles import read_metadata
 
@@ -31,11 +32,11 @@ class EntryColumns:
 
     def stored(self, batch: pa.RecordBatch) -> tuple[pa.Array, ...]:
         """Return the columns of ``batch`` as entries hold them."""
-        columns = [batch[name] for name in self.names]
+        columns, kind = [batch[name] for name in self.names], kind_of(self.definition)
         keys = zip(columns, self.definition.columns, strict=False)
         values = zip(columns[len(self.definition.columns) :], self.definition.included, strict=True)
         return (
-            *(stored_keys(column, of.storage_type) for column, of in keys),
+            *(kind.keys(stored_keys(column, of.storage_type), self.definition) for column, of in keys),
             *(stored_values(column, of.storage_type) for column, of in values),
         )
 
