@@ -193,17 +193,16 @@ def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
             new.identifier,
             index_schema(new.definition),
             partition_spec=index_partition_spec(new.definition),
-            properties={**_storage_properties(new.definition), **_identity_properties(new)},
+            properties={
+                **_storage_properties(new.definition),
+                **index_properties(new.definition, new.names, table_uuid=new.table_uuid, owner_uid=new.owner_uid),
+            },
         )
     except TableAlreadyExistsError as error:
         if (table := load_index_table(catalog, new.identifier)) is not None:
             return table
         # SQL catalogs take every refusal of a new row for a table that is there.
         raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "the catalog refused it") from error
-
-
-def _identity_properties(new: NewIndex) -> dict[str, str]:
-    return index_properties(new.definition, new.names, table_uuid=new.table_uuid, owner_uid=new.owner_uid)
 
 
 def _storage_properties(definition: IndexDefinition) -> dict[str, str]:

@@ -121,12 +121,9 @@ def _middle(spans: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
 
 def _with_test(probe: Probe, test: Test) -> Probe:
     files = tuple(part.file for part in probe.parts)
-    columns = ProbeColumns(probe.tested, tuple(name for name in probe.columns if name not in _tested(probe)))
+    tested = {column.name for column in probe.tested.values()}
+    columns = ProbeColumns(probe.tested, tuple(name for name in probe.columns if name not in tested))
     return plan_probe(probe.index, test, files, columns)
-
-
-def _tested(probe: Probe) -> frozenset[str]:
-    return frozenset(column.name for column in probe.tested.values())
 
 
 def _fewer(test: Test, first: int, half: int) -> Test:

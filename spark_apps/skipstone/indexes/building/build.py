@@ -190,7 +190,7 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
 
 def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:
     """Commit a wave: its entries and their coverage at once. The plan was made on the head ``index.table``."""
-    entries = _entry_files(index, entered)
+    entries = to_data_files([written.to_row() for written in entered.written], index.table)
     if not entered.sources:
         nothing = WrittenFiles(index.table)
         nothing.note(entries)
@@ -217,10 +217,6 @@ def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> 
 def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
     """Guard of index commits: file ids and coverage were planned on a head without these files."""
     return "another run of this index entered files meanwhile" if added else None
-
-
-def _entry_files(index: IndexTable, entered: EnteredWave) -> list[DataFile]:
-    return to_data_files([written.to_row() for written in entered.written], index.table)
 
 
 def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:

@@ -18,7 +18,9 @@ from skipstone.query.plans.refusals import RelationRefused
 
 def find_predicate(relation: IcebergRelation, uses: list[Use], known: Sequence[core.Node] = ()) -> core.Predicate:
     """Return the condition of every row that some use takes. ``known``: another one. Raises RelationRefused."""
-    root = _all([*known, *_of_conditions(relation, uses, is_needed=not known)])
+    parts = [*known, *_of_conditions(relation, uses, is_needed=not known)]
+    flat = [conjunct for part in parts for conjunct in (part.parts if isinstance(part, core.And) else (part,))]
+    root = core.And(tuple(flat)) if len(flat) > 1 else flat[0]
     return core.Predicate(root, shown(root))
 
 
@@ -31,11 +33,6 @@ def _of_conditions(relation: IcebergRelation, uses: list[Use], *, is_needed: boo
             raise
         return []
     return [core.Or(tuple(conditions)) if len(conditions) > 1 else conditions[0]]
-
-
-def _all(parts: list[core.Node]) -> core.Node:
-    flat = [conjunct for part in parts for conjunct in (part.parts if isinstance(part, core.And) else (part,))]
-    return core.And(tuple(flat)) if len(flat) > 1 else flat[0]
 
 
 def _translated(relation: IcebergRelation, use: Use) -> core.Node:

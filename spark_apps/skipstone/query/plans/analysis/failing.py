@@ -61,14 +61,10 @@ def _fails(expression: Node) -> bool:
 
 def _on_columns(expression: Node) -> Iterator[Node]:
     """The parts of an expression that depend on columns; what does not depend on any has one value for all rows."""
-    if _has_columns(expression):
+    if any(not node.children and node.name != "Literal" for node in expression.walk()):
         yield expression
         for child in expression.children:
             yield from _on_columns(child)
-
-
-def _has_columns(expression: Node) -> bool:
-    return any(not node.children and node.name != "Literal" for node in expression.walk())
 
 
 def _is_safe(node: Node) -> bool:

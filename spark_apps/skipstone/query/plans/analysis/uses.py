@@ -7,7 +7,7 @@ for all of its rows is the OR of its uses. Must not open tables.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
@@ -168,7 +168,9 @@ def _scope_uses(jvm: Jvm, scope: Scope) -> dict[Key, list[Use]]:
     uses_by_key = _uses(jvm, plan, plan_tree(jvm, plan))
     if has_lateral(scope.tree):  # what its right side takes of the left one is not in the normalized plan
         uses_by_key = {key: [replace(use, columns=None) for use in uses] for key, uses in uses_by_key.items()}
-    return _told_apart(uses_by_key, Counter(key_of(relation) for relation in scope.relations))
+    counts = Counter(key_of(relation) for relation in scope.relations)
+    unknown = {key for key, count in counts.items() if len(uses_by_key.get(key, ())) != count}
+    return uses_by_key | {key: [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)] for key in unknown}
 
 
 def _uses(jvm: Jvm, plan: LogicalPlan, tree: Node) -> dict[Key, list[Use]]:
@@ -177,11 +179,6 @@ def _uses(jvm: Jvm, plan: LogicalPlan, tree: Node) -> dict[Key, list[Use]]:
         if relation.name == RELATION and relation.fields["output"]:
             uses_by_key.setdefault(key_of(relation), []).append(use_of(jvm, plan, tree, relation))
     return uses_by_key
-
-
-def _told_apart(uses_by_key: dict[Key, list[Use]], counts: Mapping[Key, int]) -> dict[Key, list[Use]]:
-    unknown = {key for key, count in counts.items() if len(uses_by_key.get(key, ())) != count}
-    return uses_by_key | {key: [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)] for key in unknown}
 
 
 def use_of(jvm: Jvm, plan: LogicalPlan, tree: Node, relation: Node) -> Use:
