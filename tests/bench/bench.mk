@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-freshness bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-tpch bench-upsert
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-tpch bench-upsert
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -14,6 +14,9 @@ bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segmen
 bench-compaction: setup ## Compaction beside Iceberg's rewrite_data_files, with and without indexes (ARGS="--only bin-pack")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.compaction $(ARGS)
+
+bench-equality-deletes: setup ## Resolving equality deletes beside rewrites of the files (ARGS="--rows 1000000 --repeats 1")
+	$(PYTHON_ENV)/python -m tests.bench.equality $(ARGS)
 
 bench-freshness: setup ## Seconds from the arrival of a file to its visible row, without a cluster (ARGS="--files 10")
 	$(PYTHON_ENV)/python -m tests.bench.freshness $(ARGS)

@@ -7,6 +7,7 @@ from typing import Any
 from tests.kube.cases import OBSERVED, TABLE, Case, Edit, Manifest
 
 WHOLE: Manifest = {
+    "resolveEqualityDeletes": {"minFiles": 3},
     "compaction": {
         "policy": "Auto",
         "targetFileSize": "256Mi",
@@ -41,6 +42,7 @@ MAINTENANCE_ACCEPTED = (
     _kept("whole", WHOLE),
     _kept("observed", WHOLE, OBSERVED),
     _kept("defaults", {"compaction": {}, "snapshots": {"maxAge": "90m"}, "orphanFiles": {}}),
+    _kept("resolves", {"resolveEqualityDeletes": {}}),
     _kept("smallest", {"compaction": {"targetFileSize": "1Mi", "deleteRatio": "0"}, "snapshots": {"maxAge": "1m"}}),
     _kept("largest", {"compaction": {"targetFileSize": "4096Mi", "deleteRatio": "1.0"}}),
     _kept("a-day", {"orphanFiles": {"policy": "Off", "olderThan": "24h"}}),
@@ -54,6 +56,7 @@ MAINTENANCE_REJECTED = (
     ),
     *(_bad("compaction", "deleteRatio", value, RATIO) for value in ("1.1", "-0.1", "10%", "2", "0.12345")),
     _bad("compaction", "minInputFiles", 1, "2", by_schema=True),
+    _bad("resolveEqualityDeletes", "minFiles", 0, "1", by_schema=True),
     _bad("compaction", "sortBy", ["nope"], "maintenance.compaction.sortBy names a column that spec.columns"),
     _bad("compaction", "sortBy", ["id", "id"], "compaction.sortBy names a column twice"),
     *(_bad("snapshots", "maxAge", value, AGE) for value in ("0m", "30s", "5", "10000d", "P5D")),

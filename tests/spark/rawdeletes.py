@@ -108,6 +108,11 @@ def add_equality_delete(table: Table, values: dict[str, list[Any]], *partition: 
     _add(table, rows, partition, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
 
 
+def add_raw_equality_delete(table: Table, rows: pa.Table, ids: list[int]) -> None:
+    """Delete by the fields ``ids``, in an unpartitioned table, with a file that holds just ``rows``."""
+    _add(table, rows, (), content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
+
+
 def add_vectors(table: Table, rows: Mapping[int, Sequence[int]]) -> None:
     """Delete rows of data files, by number in the file set: all that are deleted of each, in one Puffin file."""
     files, path = read_file_set(table), f"{table.location()}/data/delete-{next(_NUMBERS)}-{uuid.uuid4()}.puffin"

@@ -316,7 +316,7 @@ class TestAsking:
     ) -> None:
         server.store(table(), table("kept", maintenance={"compaction": {}}))
         for name, steps, says in (
-            ("orders", (), "add compaction or snapshots or orphanFiles to spec.maintenance"),
+            ("orders", (), "add resolveEqualityDeletes or compaction or snapshots or orphanFiles to spec.maintenance"),
             ("kept", ("--step", "Snapshots"), "add snapshots to spec.maintenance"),
             ("kept", ("--step", "compaction", "--step", "orphanfiles"), "does not ask for OrphanFiles"),
         ):

@@ -35,6 +35,7 @@ from tests.unit.world_cases import (
 )
 
 MAINTENANCE = {
+    "resolveEqualityDeletes": {"minFiles": 3},
     "compaction": {},
     "snapshots": {"maxAge": "1h"},
     "orphanFiles": {"policy": "Delete", "olderThan": "24h"},
@@ -67,6 +68,8 @@ def told(health: dict[str, Any] | None, **status: Any) -> tuple[tuple[str, str],
         ({"snapshots": 3}, ("True", "Healthy"), "0 small files, 0 delete files, 3 snapshots"),
         ({"smallFiles": 6, "dueFiles": 5}, ("False", "SmallFiles"), "5 files are due for compaction"),
         ({"smallFiles": 1, "deleteFiles": 4, "dueFiles": 2}, ("False", "ManyDeletes"), "2 files are due"),
+        ({"deleteFiles": 3, "equalityDeleteFiles": 2}, ("True", "Healthy"), "0 small files, 3 delete files"),
+        ({"deleteFiles": 4, "equalityDeleteFiles": 3}, ("False", "ManyDeletes"), "3 equality delete files are due"),
         ({"manifests": 90, "dueManifests": 80}, ("False", "ManyManifests"), "80 of 90 manifests are due"),
         (
             {"manifests": 3, "dueManifests": 1, "manifestsWithoutBounds": 1},

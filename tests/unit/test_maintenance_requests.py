@@ -8,6 +8,7 @@ import pytest
 from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.maintenance.policies import (
     CompactionPolicy,
+    EqualityDeletesPolicy,
     MaintenancePolicy,
     OrphanFilesAction,
     OrphanFilesPolicy,
@@ -35,6 +36,7 @@ def test_every_amount_is_told_in_numbers() -> None:
         ),
         snapshots=SnapshotPolicy(max_age_seconds=5 * 86_400, min_to_keep=20),
         orphan_files=OrphanFilesPolicy(action=OrphanFilesAction.DELETE, older_than_seconds=72 * 3600),
+        equality_deletes=EqualityDeletesPolicy(min_files=3),
     )
 
 

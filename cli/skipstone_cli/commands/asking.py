@@ -21,6 +21,7 @@ from skipstone_cli.views.standings import is_deleting
 
 #: The part of spec.maintenance by which a Table asks for a step.
 PART_OF = {
+    MaintenanceStep.RESOLVE_EQUALITY_DELETES: "resolveEqualityDeletes",
     MaintenanceStep.COMPACTION: "compaction",
     MaintenanceStep.MANIFESTS: "compaction",
     MaintenanceStep.SNAPSHOTS: "snapshots",

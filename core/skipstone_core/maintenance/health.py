@@ -26,8 +26,9 @@ class TableHealth:
 
     ``small_files``: smaller than the policy's target by more than a quarter. ``due_files``, ``due_bytes``: that
     compaction would rewrite now. ``delete_files``: position and equality deletes and deletion vectors;
-    ``deleted_rows``: that those of one data file name. ``expirable_snapshots``: that the policy lets go at the time of
-    the look; ``next_expiry_ms``: when the oldest of the others, or the first of these, became or becomes so.
+    ``deleted_rows``: that those of one data file name; ``equality_delete_files``: the equality deletes among them.
+    ``expirable_snapshots``: that the policy lets go at the time of the look; ``next_expiry_ms``: when the oldest of the
+    others, or the first of these, became or becomes so.
     ``due_manifests``: that rewriting manifests would merge; ``manifests_without_bounds``: that other engines skip, as
     the list lacks bounds of their partitions. ``metadata_bytes``: of the metadata file, manifest lists and manifests of
     the head. ``bytes_by_age``: of live data files, by the age of the snapshot that added them
@@ -48,6 +49,7 @@ class TableHealth:
     manifests_without_bounds: int = 0
     metadata_bytes: int = 0
     bytes_by_age: Mapping[str, int] = field(default_factory=dict)
+    equality_delete_files: int = 0
 
 
 def plan_due(
@@ -63,7 +65,10 @@ def plan_due(
     ``last_looks``: when each step last ended. ``in_use_since_ms``: as for ``plan_expiry``; what no expiry would remove
     now makes none due.
     """
+    equality = policy.equality_deletes
     due = {
+        MaintenanceStep.RESOLVE_EQUALITY_DELETES: equality is not None
+        and health.equality_delete_files >= equality.min_files,
         MaintenanceStep.COMPACTION: policy.compaction is not None and health.due_files > 0,
         MaintenanceStep.MANIFESTS: policy.compaction is not None and health.due_manifests > 0,
         MaintenanceStep.SNAPSHOTS: _is_expiry_due(policy, health, now)

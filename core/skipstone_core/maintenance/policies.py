@@ -16,11 +16,14 @@ TARGET_FILE_SIZE = 256 * 1024 * 1024
 SMALL_PART = 0.75
 MIN_INPUT_FILES = 5
 DELETE_PERMILLE = 100
+#: So many equality delete files are resolved together, unless the policy says otherwise.
+MIN_EQUALITY_DELETES = 10
 
 
 class MaintenanceStep(StrEnum):
-    """The steps of a maintain run, in their order."""
+    """The steps of a maintain run, in their order: compaction counts the rows that resolved deletes take."""
 
+    RESOLVE_EQUALITY_DELETES = "ResolveEqualityDeletes"
     COMPACTION = "Compaction"
     MANIFESTS = "Manifests"
     SNAPSHOTS = "Snapshots"
@@ -61,6 +64,18 @@ class CompactionPolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EqualityDeletesPolicy:
+    """Equality deletes are resolved when the table has ``min_files`` files of them."""
+
+    min_files: int = MIN_EQUALITY_DELETES
+
+    def __post_init__(self) -> None:
+        """Raise ContractViolation for a number that no table falls below."""
+        if self.min_files < 1:
+            raise ContractViolation("equality deletes are resolved from one file on")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotPolicy:
     """Snapshots of main that were replaced ``max_age_seconds`` ago expire, but for the newest ``min_to_keep``."""
 
@@ -88,3 +103,4 @@ class MaintenancePolicy:
     compaction: CompactionPolicy | None = None
     snapshots: SnapshotPolicy | None = None
     orphan_files: OrphanFilesPolicy | None = None
+    equality_deletes: EqualityDeletesPolicy | None = None

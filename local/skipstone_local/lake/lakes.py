@@ -326,7 +326,7 @@ class Lake:
     def maintain(
         self,
         table: str,
-        *steps: Literal["Compaction", "Manifests", "Snapshots", "OrphanFiles"],
+        *steps: Literal["ResolveEqualityDeletes", "Compaction", "Manifests", "Snapshots", "OrphanFiles"],
         policy: Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> str:

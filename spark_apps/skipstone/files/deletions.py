@@ -78,7 +78,7 @@ class Deletions:
         positions = [_positions(delete, path) for delete in deletes if delete.content == POSITION_CONTENT]
         self._positions = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
         self._equality = [
-            (delete.equality_ids, _equality_rows(delete, types))
+            (delete.equality_ids, equality_rows(delete, types))
             for delete in deletes
             if delete.content == EQUALITY_CONTENT
         ]
@@ -178,7 +178,8 @@ def encode_vector(positions: npt.NDArray[np.int64]) -> bytes:
     return length.to_bytes(_LENGTH_BYTES, "big") + checked + checksum.to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
+def equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
+    """The rows of an equality delete file: a column for each of its ids, in ``types``. Raises BadData for damage."""
     pairs = zip(delete.equality_ids, delete.equality_kinds, strict=True)
     columns = tuple(_Column(number, kind) for number, kind in pairs)
     table = _read_columns(_DeleteFile(delete.path, delete.file_format, delete.access), columns)

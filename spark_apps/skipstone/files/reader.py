@@ -410,11 +410,12 @@ def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> Da
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:
     deletes = files.applying_deletes(file.file_id)
-    described = tuple(_describe_delete(delete, files.schema, file.access) for delete in deletes)
+    described = tuple(describe_delete(delete, files.schema, file.access) for delete in deletes)
     return replace(file, deletes=described) if deletes else file
 
 
-def _describe_delete(delete: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
+def describe_delete(delete: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
+    """Describe a delete for tasks. Raises BadData (DELETES_UNSUPPORTED) for one that cannot be applied on reading."""
     file = delete.file
     is_equality = file.content == DataFileContent.EQUALITY_DELETES
     ids = tuple(file.equality_ids or ()) if is_equality else ()

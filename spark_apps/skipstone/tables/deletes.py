@@ -55,6 +55,11 @@ class Delete:
         return lower, (self.file.upper_bounds or {}).get(PATH_FIELD_ID)
 
     @property
+    def scope(self) -> DeleteScope:
+        """The partition that it was written for."""
+        return DeleteScope(self.file.spec_id, partition_tuple(self.file))
+
+    @property
     def is_own(self) -> bool:
         """Return whether it is a Parquet file with positions of one data file: who adds to these may replace it."""
         return self.file.file_format == FileFormat.PARQUET and self.only_path is not None

@@ -78,6 +78,7 @@ def asked_by_hand(table: TableSubject, status: TableStatus) -> str:
 def configured(policy: MaintenancePolicy) -> tuple[MaintenanceStep, ...]:
     """All steps that the policy asks for."""
     asked = {
+        MaintenanceStep.RESOLVE_EQUALITY_DELETES: policy.equality_deletes,
         MaintenanceStep.COMPACTION: policy.compaction,
         MaintenanceStep.MANIFESTS: policy.compaction,
         MaintenanceStep.SNAPSHOTS: policy.snapshots,

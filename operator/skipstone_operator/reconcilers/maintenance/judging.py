@@ -79,6 +79,9 @@ def _skipped(health: Health) -> str:
 def _find_trouble(pending: Sequence[MaintenanceStep], health: Health) -> tuple[Reason, str]:
     if health.manifests_without_bounds and MaintenanceStep.MANIFESTS in pending:
         return Reason.MANIFESTS_WITHOUT_BOUNDS, f"{_skipped(health)}; the next maintain run repairs it"
+    if pending[0] is MaintenanceStep.RESOLVE_EQUALITY_DELETES:
+        what = f"{health.equality_delete_files} equality delete files are due to be resolved: {_well(health)}"
+        return Reason.MANY_DELETES, what
     if pending[0] is MaintenanceStep.COMPACTION:
         what = f"{health.due_files} files are due for compaction: {_well(health)}"
         return (Reason.MANY_DELETES if health.delete_files >= health.small_files else Reason.SMALL_FILES), what

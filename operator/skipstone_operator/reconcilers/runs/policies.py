@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from skipstone_core.maintenance.policies import (
     CompactionPolicy,
+    EqualityDeletesPolicy,
     MaintenancePolicy,
     OrphanFilesAction,
     OrphanFilesPolicy,
@@ -19,6 +20,7 @@ from skipstone_operator.resources.maintenance.spec import (
     MaintenanceSpec,
     OrphanFiles,
     OrphanFilesMode,
+    ResolveEqualityDeletes,
     Snapshots,
 )
 from skipstone_operator.resources.rules.amounts import read_permille, read_seconds, read_size
@@ -33,6 +35,7 @@ def build_policy(spec: MaintenanceSpec | None) -> MaintenancePolicy | None:
         compaction=_compaction(spec.compaction),
         snapshots=_snapshots(spec.snapshots),
         orphan_files=_orphan_files(spec.orphan_files),
+        equality_deletes=_equality_deletes(spec.resolve_equality_deletes),
     )
 
 
@@ -58,3 +61,7 @@ def _orphan_files(spec: OrphanFiles | None) -> OrphanFilesPolicy | None:
         return None
     action = OrphanFilesAction(spec.policy.value)
     return OrphanFilesPolicy(action=action, older_than_seconds=read_seconds(spec.older_than))
+
+
+def _equality_deletes(spec: ResolveEqualityDeletes | None) -> EqualityDeletesPolicy | None:
+    return None if spec is None else EqualityDeletesPolicy(min_files=spec.min_files)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from skipstone_core.maintenance.policies import MIN_INPUT_FILES
+from skipstone_core.maintenance.policies import MIN_EQUALITY_DELETES, MIN_INPUT_FILES
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.amounts import (
@@ -26,6 +26,7 @@ from skipstone_operator.resources.rules.markers import Doc, distinct, name_text
 
 MAX_INPUT_FILES = 1000
 MAX_KEPT = 100_000
+MAX_DELETE_FILES = 100_000
 
 
 class CompactionMode(StrEnum):
@@ -90,6 +91,20 @@ class Compaction:
             rules=(distinct("compaction.sortBy"),),
         ),
     ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolveEqualityDeletes:
+    """When equality deletes become deletes by position."""
+
+    min_files: Annotated[
+        int,
+        Doc(
+            "The number of equality delete files from which on they are resolved.",
+            minimum=1,
+            maximum=MAX_DELETE_FILES,
+        ),
+    ] = MIN_EQUALITY_DELETES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +189,13 @@ class Window:
 class MaintenanceSpec:
     """What is done so that the table stays as fast and as small as on its first day."""
 
+    resolve_equality_deletes: Annotated[
+        ResolveEqualityDeletes | None,
+        Doc(
+            "Equality deletes, as Flink and Kafka Connect write them, become deletion vectors or position deletes, and "
+            "no data file is rewritten; they stay when absent."
+        ),
+    ] = None
     compaction: Annotated[Compaction | None, Doc("Which data files are rewritten; none when absent.")] = None
     snapshots: Annotated[Snapshots | None, Doc("Which snapshots expire; none when absent.")] = None
     orphan_files: Annotated[

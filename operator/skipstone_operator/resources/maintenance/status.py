@@ -23,6 +23,7 @@ class Health:
     due_files: Annotated[int, Doc("Data files that compaction would rewrite now.", minimum=0)] = 0
     due_bytes: Annotated[int, Doc("Bytes of these files.", minimum=0)] = 0
     delete_files: Annotated[int, Doc("Delete files and deletion vectors.", minimum=0)] = 0
+    equality_delete_files: Annotated[int, Doc("Equality deletes among the delete files.", minimum=0)] = 0
     deleted_rows: Annotated[int, Doc("Rows that live delete files remove from data files.", minimum=0)] = 0
     snapshots: Annotated[int, Doc("Snapshots that the table retains.", minimum=0)] = 0
     expirable_snapshots: Annotated[int, Doc("Snapshots that may expire now.", minimum=0)] = 0

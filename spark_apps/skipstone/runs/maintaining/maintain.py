@@ -20,6 +20,7 @@ from skipstone_core.reasons import Reason
 from skipstone.causes import find_cause, first_lines
 from skipstone.runs.maintaining import upkeep
 from skipstone.runs.maintaining.compacting import compact
+from skipstone.runs.maintaining.resolving import resolve
 from skipstone.runs.maintaining.site import GivingWay, MaintainSite, Step
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, reported_with
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 #: What each step does.
 STEPS: Mapping[MaintenanceStep, Step] = {
+    MaintenanceStep.RESOLVE_EQUALITY_DELETES: resolve,
     MaintenanceStep.COMPACTION: compact,
     MaintenanceStep.MANIFESTS: upkeep.rewrite,
     MaintenanceStep.SNAPSHOTS: upkeep.expire,

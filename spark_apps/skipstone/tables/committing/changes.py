@@ -33,6 +33,8 @@ class TableCommit:
 
     ``deletes``: new position delete files, each for one of the data files ``marked``, which stay; ``replaced``: delete
     files that these make superfluous.
+    ``resolved``: equality deletes among ``replaced`` whose rows ``deletes`` name. New ones of other writers stay beside
+    them; a data file that one applies to and that was not there in the plan voids the change.
     ``read``: data files that it leaves as they are because of what their rows say.
     ``txn`` empty: nothing is remembered and nothing is fenced (index commits, idempotent by coverage).
     ``record`` goes into the property of the transaction; its time, snapshot id and emptiness are filled in.
@@ -52,6 +54,7 @@ class TableCommit:
     marked: tuple[DataFile, ...] = ()
     deletes: tuple[DataFile, ...] = ()
     replaced: tuple[DataFile, ...] = ()
+    resolved: tuple[DataFile, ...] = ()
     read: tuple[DataFile, ...] = ()
     columns: tuple[NestedField, ...] = ()
     txn: str = ""

@@ -32,6 +32,7 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.clocks import find_clock_conflict
 from skipstone.tables.committing.changes import Guard, TableCommit
+from skipstone.tables.committing.resolutions import find_resolution_conflict
 from skipstone.tables.committing.swaps import (
     CommitHooks,
     CommitPorts,
@@ -141,6 +142,8 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
         return void
     if not fits(table, change.columns):
         return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
+    if change.resolved:
+        return find_resolution_conflict(table, change.pinned, change.marked, change.resolved)
     keeps_age = change.data_sequence is not None
     return find_conflict(table, change.pinned, change.relied_on, change.guard, keeps_age=keeps_age)
 

@@ -42,12 +42,12 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
     if str(table.metadata.table_uuid) != pinned.table_uuid:
         return Conflicted(Reason.TABLE_REPLACED, f"{name} was replaced by another table during the run.")
     if table.schema().schema_id != pinned.schema_id:
-        return _again(f"the schema of {name} changed")
+        return plan_again(f"the schema of {name} changed")
     if table.spec().spec_id != pinned.spec_id:
-        return _again(f"the partitioning of {name} changed")
+        return plan_again(f"the partitioning of {name} changed")
     if table.metadata.format_version != pinned.format_version:
-        return _again(f"the format version of {name} changed")
-    return _again(f"rows of {name} got ids, which they have to keep") if _began_lineage(table, pinned) else None
+        return plan_again(f"the format version of {name} changed")
+    return plan_again(f"rows of {name} got ids, which they have to keep") if _began_lineage(table, pinned) else None
 
 
 def find_conflict(
@@ -64,9 +64,9 @@ def find_conflict(
     head = table.current_snapshot()
     if (head.snapshot_id if head else None) == pinned.snapshot_id or not (relied_on or guard):
         return None
-    window = _window(table, pinned)
+    window = window_since(table, pinned)
     if window is None:
-        return _rolled_back()
+        return rolled_back()
     return _relied_on_conflict(window, relied_on, keeps_age=keeps_age) or _added_conflict(window, guard)
 
 
@@ -78,21 +78,22 @@ def find_conflicts(
     shape = find_shape_conflict(table, pinned)
     if shape or (head.snapshot_id if head else None) == pinned.snapshot_id:
         return [shape for _ in parts]
-    window = _window(table, pinned)
+    window = window_since(table, pinned)
     if window is None:
-        return [_rolled_back() for _ in parts]
+        return [rolled_back() for _ in parts]
     return [_relied_on_conflict(window, part, keeps_age=keeps_age) for part in parts]
 
 
-def _window(table: Table, pinned: Pinned) -> Window | None:
+def window_since(table: Table, pinned: Pinned) -> Window | None:
     """Return the changes since the plan; None when the head does not descend from the plan's snapshot."""
     files = read_file_set(table)
     between = _snapshots_since(table, pinned.snapshot_id, files)
     return None if between is None else Window(table, files, between)
 
 
-def _rolled_back() -> Conflicted:
-    return _again("the table was rolled back or the planned snapshot expired")
+def rolled_back() -> Conflicted:
+    """Return the conflict of a head that does not descend from the plan's snapshot."""
+    return plan_again("the table was rolled back or the planned snapshot expired")
 
 
 def _began_lineage(table: Table, pinned: Pinned) -> bool:
@@ -124,10 +125,10 @@ def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...], *, keep
     rows = pc.index_in(paths, window.files.files["path"].combine_chunks())
     if rows.null_count:
         gone = paths.filter(pc.is_null(rows))[0].as_py()
-        return _again(f"{gone} was removed by another writer")
+        return plan_again(f"{gone} was removed by another writer")
     for delete in window.files.delete_files if not keeps_age else ():
         if delete.kind is DeleteKind.EQUALITY and delete.added_snapshot_id in window.snapshot_ids:
-            return _again(f"another writer added the equality delete {delete.file.file_path}")
+            return plan_again(f"another writer added the equality delete {delete.file.file_path}")
     return _new_delete_conflict(window, rows.to_pylist())
 
 
@@ -138,7 +139,7 @@ def _new_delete_conflict(window: Window, rows: list[int]) -> Conflicted | None:
         for delete in window.files.applying_deletes(row):
             is_judged = delete.kind is DeleteKind.EQUALITY  # those that void a change were looked for before
             if delete.added_snapshot_id in window.snapshot_ids and not is_judged:
-                return _again(f"another writer deleted rows of {window.files.files['path'][row].as_py()}")
+                return plan_again(f"another writer deleted rows of {window.files.files['path'][row].as_py()}")
     return None
 
 
@@ -147,8 +148,9 @@ def _added_conflict(window: Window, guard: Guard | None) -> Conflicted | None:
         return None
     added = window.added_files()
     message = guard(window.head, added) if added else None
-    return _again(message) if message else None
+    return plan_again(message) if message else None
 
 
-def _again(message: str) -> Conflicted:
+def plan_again(message: str) -> Conflicted:
+    """Return the conflict after which a run plans again; ``message``: a clause that says what happened."""
     return Conflicted(Reason.CONFLICTED, f"Since the run planned its change, {message}.")

@@ -16,6 +16,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 from skipstone_core.contract.requests import MAX_COMMIT_BYTES
+from skipstone_core.indexing.snapshots import DeleteKind
 from skipstone_core.maintenance.expiry import (
     ExpiryPlan,
     HeadFacts,
@@ -59,6 +60,7 @@ def table_health(
         due_files=due[0],
         due_bytes=due[1],
         delete_files=len(files.delete_files),
+        equality_delete_files=sum(delete.kind is DeleteKind.EQUALITY for delete in files.delete_files),
         deleted_rows=deleted_rows,
         snapshots=len(snapshots),
         expirable_snapshots=len(expiry.snapshots),

@@ -164,10 +164,9 @@ def concerned_files(
     table: Table, files: FileSet, delete: Delete, scopes: dict[SpecPartition, int], numbers: Numbers
 ) -> npt.NDArray[np.bool_]:
     """Of which files ``delete`` may take rows. A position delete names only files that were there before it."""
-    spec = table.specs()[delete.file.spec_id]
     if delete.kind is DeleteKind.EQUALITY:
         older = files.files["data_sequence"].to_numpy() < delete.sequence
-        if all(str(field.transform) == "void" for field in spec.fields):
+        if is_everywhere(table, delete):
             return np.asarray(older)
     else:
         older = files.files["segment"].to_numpy() <= delete.sequence
@@ -178,3 +177,8 @@ def concerned_files(
         at = [row for row in np.flatnonzero(mask).tolist() if delete.may_touch(paths[row].as_py())]
         mask = np.isin(np.arange(len(files)), at)
     return np.asarray(mask)
+
+
+def is_everywhere(table: Table, delete: Delete) -> bool:
+    """Return whether an equality delete applies to files of every partition: its spec has no field, or void ones."""
+    return all(str(field.transform) == "void" for field in table.specs()[delete.file.spec_id].fields)

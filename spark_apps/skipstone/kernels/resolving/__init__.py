@@ -1,0 +1,1 @@
+"""The rows that equality deletes take, found by the keys of the delete files."""
