@@ -68,7 +68,8 @@ def test_nothing_is_left_of_a_file_that_was_not_finished(
     bucket: S3Client, writer: DataFileWriter, size: int, is_spliced: bool
 ) -> None:
     if is_spliced:
-        writer.splice(()).append(writer.conform(rows(size)))
+        file = writer.splice(())
+        file.append(file.encode(writer.conform(rows(size))))
     else:
         writer.write(rows(size))
     writer.abort()
