@@ -226,13 +226,13 @@ def test_stages_are_switched_off_by_strategy_and_by_name() -> None:
     }
 
 
-def test_target_where_is_about_columns_of_the_table() -> None:
+def test_target_where_is_about_rows_that_match() -> None:
     assert plan_merge(TASK, TARGET, SOURCE).target_where is None
     plan = plan_merge(replace(TASK, target_where="target.price > 1 and target.name is not null"), TARGET, SOURCE)
     assert plan.target_where is not None
     for text, hint in (
-        ("source.op = 'D'", "there is no column source.op"),
-        ("name = 'a'", "write target.name"),
+        ("source.other = 'D'", "there is no column source.other"),
+        ("name = 'a'", "write source.name or target.name"),
         ("target.other = 1", "there is no column target.other"),
         ("target.name = 1", "do not compare"),
         ("target.name =", "spec.targetWhere"),

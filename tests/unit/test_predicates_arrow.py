@@ -11,19 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone_core.language.expressions import Arithmetic, Atom, Call
 from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,
+    Computed,
     Constant,
     InList,
     IsNull,
+    Like,
     Node,
     Not,
     Or,
     Predicate,
     StartsWith,
     Value,
+    Wildcard,
     check_types,
 )
 
@@ -43,7 +47,7 @@ COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "target.at": ("timestamp", pa.timestamp("us")),
     "source.seen": ("timestamptz", pa.timestamp("us", tz="UTC")),
 }
-TEXTS = ["", "a", "ab", "abc", "é", "\uffff", "\U0001f600", "b\x00"]
+TEXTS = ["", "a", "a\nb", "ab", "abc", "é", "\uffff", "\U0001f600", "b\x00"]
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 1.0, 1.5, math.inf, math.nan]
 DECIMALS = [Decimal(text) for text in ("-1.50", "0", "1", "1.50", "9999999.99")]
 DAYS = [date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)]
@@ -78,14 +82,28 @@ def column(name: str) -> ColumnRef:
     return ColumnRef(side, bare)
 
 
+def computed(column: ColumnRef, values: list[Value]) -> st.SearchStrategy[Computed]:
+    """A column where it is not null, a remainder of whole numbers, or null."""
+    first, null = Atom(column), Atom(None)
+    terms = [Call("coalesce", (first, Atom(Constant(value)))) for value in values[:3]]
+    if str(column) in ("source.i", "target.j"):
+        terms += [Arithmetic("%", first, Atom(Constant(number))) for number in (3, -3, 1)]
+    return st.sampled_from([*terms, Call("coalesce", (null, first)), null]).map(Computed)
+
+
 @st.composite
 def leaves(draw: st.DrawFn) -> Node:
     names, values = draw(st.sampled_from(GROUPS))
     left = column(draw(st.sampled_from(names)))
     constants = st.sampled_from(values).map(Constant)
-    match draw(st.integers(0, 3)):
+    match draw(st.integers(0, 5)):
         case 0:
             return IsNull(left)
+        case 4 if names[0] == "source.s":
+            parts = st.sampled_from([Wildcard.ANY, Wildcard.ONE, "a", "b\x00", "\U0001f600", ".", "\n"])
+            return Like(left, tuple(draw(st.lists(parts, max_size=4))))
+        case 5:
+            return Comparison(draw(st.sampled_from(["=", "<", "!="])), draw(computed(left, values)), draw(constants))
         case 1:
             return InList(left, tuple(draw(st.lists(constants, max_size=3))))
         case 2 if names[0] == "source.s":

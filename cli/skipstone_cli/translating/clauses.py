@@ -48,24 +48,24 @@ def list_whens(whens: Sequence[exp.Expr]) -> list[When]:
 
 @dataclass(frozen=True)
 class Clauses:
-    """Translates clauses. ``others``: conditions of ON beside keys that each matched pair must satisfy, too."""
+    """Translates clauses."""
 
     table: Side
     source: Side
     dialect: Dialect
     zone: Zone
     parts: Parts
-    others: Sequence[exp.Expr] = ()
 
     def translate(self, when: When) -> Clause:
         """One clause, without what ``parts`` keeps as refused. Raises Untranslatable."""
         only(when.node, "matched", "source", "condition", "then")
         scope = self._scope(when.role)
         clause: Clause = {}
-        with self.parts.part(f"{when.place}, condition"):
-            if text := self._condition(when, scope):
-                clause["when"] = text
         values = Values(scope, self.dialect, self.zone)
+        condition = when.node.args.get("condition")
+        with self.parts.part(f"{when.place}, condition"):
+            if condition is not None:
+                clause["when"] = Conditions(values).text(condition)
         then = when.node.args["then"]
         match then:
             case exp.Var() if str(then.this).upper() == "DELETE" and when.role != NOT_MATCHED:
@@ -82,13 +82,6 @@ class Clauses:
     def _scope(self, role: str) -> Scope:
         sides = {MATCHED: [self.source, self.table], NOT_MATCHED: [self.source], BY_SOURCE: [self.table]}
         return Scope(sides[role], [self.source, self.table])
-
-    def _condition(self, when: When, scope: Scope) -> str:
-        own = when.node.args.get("condition")
-        parts = [*(self.others if when.role == MATCHED else ()), *([own] if own is not None else ())]
-        if not parts:
-            return ""
-        return Conditions(scope, self.zone).conjunction(parts)
 
     def _assigned(self, name: str, assigned: Mapping[str, str] | None) -> Clause:
         return {} if assigned is None else {name: dict(assigned)}
@@ -147,7 +140,7 @@ class Clauses:
                 raise Untranslatable(f"the column {name!r} gets two values: leave one out")
             assigned[name] = ""
             with self.parts.part(f"{when.place}, {name}"):
-                assigned[name] = values.text(value)
+                assigned[name] = values.assigned(value)
         return assigned
 
 

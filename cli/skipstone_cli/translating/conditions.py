@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from skipstone_cli.translating.literals import Zone, is_literal, literal_text, text_literal
-from skipstone_cli.translating.names import Scope, is_column
+from skipstone_cli.translating.literals import is_literal, text_literal
+from skipstone_cli.translating.names import is_column
 from skipstone_cli.translating.refusals import Untranslatable, only, quoted
+from skipstone_cli.translating.values import Values
 
 #: Operators, and the same with the sides exchanged.
 _COMPARED: Mapping[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
+    exp.NullSafeEQ: ("<=>", "<=>"),
     exp.NEQ: ("!=", "!="),
     exp.LT: ("<", ">"),
     exp.LTE: ("<=", ">="),
@@ -27,8 +30,7 @@ _WRITE_OUT = "work it out when you write the source, as a column of its files"
 class Conditions:
     """Translates conditions of one part of a statement."""
 
-    scope: Scope
-    zone: Zone
+    values: Values
 
     def text(self, node: exp.Expr) -> str:
         """The condition as a ``when``. Raises Untranslatable."""
@@ -39,10 +41,6 @@ class Conditions:
                 return self._joined(node)
             case exp.Not():
                 return self._negated(node)
-            case exp.NullSafeEQ():
-                return self._same(node)
-            case exp.NullSafeNEQ():
-                return f"NOT ({self._same(node)})"
             case exp.Is():
                 return self._is(node)
             case _:
@@ -59,9 +57,8 @@ class Conditions:
 
     def _within(self, node: exp.Expr) -> str:
         """In parentheses if it is made of several."""
-        text, bare = self.text(node), node.unnest()
-        several = isinstance(bare, exp.And | exp.Or | exp.NullSafeEQ) or (" AND " in text and not _is_plain(bare))
-        return f"({text})" if several else text
+        text = self.text(node)
+        return f"({text})" if isinstance(node.unnest(), exp.And | exp.Or) else text
 
     def _negated(self, node: exp.Not) -> str:
         inner = node.this.unnest()
@@ -73,20 +70,18 @@ class Conditions:
         match node:
             case _ if type(node) in _COMPARED:
                 return self._comparison(node)
+            case exp.NullSafeNEQ():
+                return f"NOT ({self._operand(node.this)} <=> {self._operand(node.expression)})"
             case exp.Between():
                 only(node, "this", "low", "high")
                 low, high = self._operand(node.args["low"]), self._operand(node.args["high"])
-                return f"{self._column(node.this)} BETWEEN {low} AND {high}"
+                return f"{self._operand(node.this)} BETWEEN {low} AND {high}"
             case exp.In():
                 return self._in(node)
-            case exp.Like() | exp.StartsWith():
-                return self._begins(node)
-            case _ if is_column(node):
-                return self.scope.find(node).text
-            case exp.Func():
-                raise Untranslatable(f"{quoted(node)} is a function, and conditions have none: {_WRITE_OUT}")
+            case exp.Like() | exp.StartsWith() | exp.EndsWith() | exp.Contains():
+                return self._like(node)
             case _:
-                raise Untranslatable(f"{quoted(node)} is not a condition that a MergeJob has: {_WRITE_OUT}")
+                return self._operand(node)
 
     def _comparison(self, node: exp.Expr) -> str:
         only(node, "this", "expression")
@@ -94,46 +89,18 @@ class Conditions:
         left, right = node.this.unnest(), node.expression.unnest()
         if is_literal(left) and is_column(right):
             left, right, there = right, left, back
-        return f"{self._column(left)} {there} {self._operand(right)}"
-
-    def _column(self, node: exp.Expr) -> str:
-        bare = node.unnest()
-        if is_literal(bare):
-            raise Untranslatable(f"{quoted(node)} is compared as a literal: name a column")
-        return self._operand(bare)
+        return f"{self._operand(left)} {there} {self._operand(right)}"
 
     def _operand(self, node: exp.Expr) -> str:
-        bare = node.unnest()
-        if isinstance(bare, exp.Null):
-            raise Untranslatable("a comparison with NULL is never true: write IS NULL or IS NOT NULL")
-        if is_literal(bare):
-            return literal_text(bare, self.zone)
-        if is_column(bare):
-            return self.scope.find(bare).text
-        raise Untranslatable(f"{quoted(node)} is computed, and conditions compare columns and literals: {_WRITE_OUT}")
-
-    def _same(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> str:
-        """Equal or both null; true or false, never unknown."""
-        only(node, "this", "expression")
-        left, right = node.this.unnest(), node.expression.unnest()
-        if is_column(right) and not is_column(left):
-            left, right = right, left
-        first = self._column(left)
-        if isinstance(right, exp.Null):
-            return f"{first} IS NULL"
-        second = self._operand(right)
-        if is_literal(right):
-            return f"{first} = {second} AND {first} IS NOT NULL"
-        both = f"{first} IS NULL AND {second} IS NULL"
-        return f"{first} = {second} AND {first} IS NOT NULL AND {second} IS NOT NULL OR {both}"
+        return self.values.text(node)
 
     def _is(self, node: exp.Is) -> str:
         only(node, "this", "expression", "negate")
-        column, negated = self._column(node.this), bool(node.args.get("negate"))
+        operand, negated = self._operand(node.this), bool(node.args.get("negate"))
         if isinstance(node.expression, exp.Null):
-            return f"{column} IS {'NOT ' if negated else ''}NULL"
+            return f"{operand} IS {'NOT ' if negated else ''}NULL"
         if isinstance(node.expression, exp.Boolean):
-            text = f"{column} = {literal_text(node.expression, self.zone)} AND {column} IS NOT NULL"
+            text = f"{operand} <=> {self._operand(node.expression)}"
             return f"NOT ({text})" if negated else text
         raise Untranslatable(f"{quoted(node)} is not a test that a MergeJob has: write IS NULL or a comparison")
 
@@ -141,24 +108,27 @@ class Conditions:
         if node.args.get("query") is not None:
             raise Untranslatable(f"{quoted(node)} asks another table: {_WRITE_OUT}")
         only(node, "this", "expressions")
-        values = [expression.unnest() for expression in node.expressions]
-        if not all(map(is_literal, values)):
-            raise Untranslatable(f"{quoted(node)} lists more than literals: write OR, and IS NULL for NULL")
-        listed = ", ".join(literal_text(value, self.zone) for value in values)
-        return f"{self._column(node.this)} IN ({listed})"
+        return f"{self._operand(node.this)} IN ({', '.join(map(self._operand, node.expressions))})"
 
-    def _begins(self, node: exp.Like | exp.StartsWith) -> str:
+    def _like(self, node: exp.Expr) -> str:
         only(node, "this", "expression", "negate")
         text = node.expression.unnest()
-        pattern = str(text.this) if isinstance(text, exp.Literal) and text.is_string else ""
-        begin = pattern if isinstance(node, exp.StartsWith) else pattern.removesuffix("%")
-        whole = isinstance(node, exp.Like) and begin == pattern
-        if not pattern or whole or set(begin) & set("%_\\"):
+        if not (isinstance(text, exp.Literal) and text.is_string) or "\\" in str(text.this):
             raise Untranslatable(
-                f"{quoted(node)} is not a plain beginning: use LIKE 'begin%', without other % or _, or {_WRITE_OUT}"
+                f"{quoted(node)} has no plain text as its pattern: write a text without \\ there, or {_WRITE_OUT}"
             )
+        plain = re.sub(r"[%_]", r"\\\g<0>", str(text.this))
+        match node:
+            case exp.StartsWith():
+                pattern = f"{plain}%"
+            case exp.EndsWith():
+                pattern = f"%{plain}"
+            case exp.Contains():
+                pattern = f"%{plain}%"
+            case _:
+                pattern = str(text.this)
         word = "NOT LIKE" if node.args.get("negate") else "LIKE"
-        return f"{self._column(node.this)} {word} {text_literal(begin + '%')}"
+        return f"{self._operand(node.this)} {word} {text_literal(pattern)}"
 
 
 def flattened(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
@@ -170,7 +140,3 @@ def flattened(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
             pending += [bare.args["expression"], bare.this]
         else:
             yield bare
-
-
-def _is_plain(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Between | exp.Not) or type(node) in _COMPARED or isinstance(node, exp.In | exp.Like)

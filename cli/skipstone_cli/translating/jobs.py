@@ -29,6 +29,7 @@ from skipstone_cli.translating.matching import Match, read_match
 from skipstone_cli.translating.names import TARGET, Scope, Side
 from skipstone_cli.translating.refusals import WRITE_ROWS, Parts, Untranslatable, only
 from skipstone_cli.translating.sources import Relation, read_source, table_side
+from skipstone_cli.translating.values import Values
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 #: Bounds of a MergeJob, as its CustomResourceDefinition has them.
@@ -103,9 +104,7 @@ class _Job:
         whens = self.parts.attempt("WHEN", lambda: list_whens(self.statement.args["whens"].expressions))
         if match is None or whens is None:
             return None
-        clauses = self._clauses(whens, match)
-        with self.parts.part("ON"):
-            _refuse_conditions(match, whens)
+        clauses = self._clauses(whens)
         with self.parts.part("USING"):
             self._check_newest(match, whens)
         with self.parts.part("WHEN NOT MATCHED"):
@@ -128,18 +127,18 @@ class _Job:
     def _zone(self) -> Zone:
         return Zone(self.chosen.zone)
 
-    def _conditions(self) -> Conditions:
+    def _both(self) -> Scope:
         sides = [self.relation.side, self.table]
-        return Conditions(Scope(sides, sides), self._zone)
+        return Scope(sides, sides)
 
     def _match(self) -> Match:
         on = self.statement.args.get("on")
         if on is None:
             raise Untranslatable("there is no condition: match the table and the source by keys")
-        return read_match(on, self._conditions())
+        return read_match(on, self._both())
 
-    def _clauses(self, whens: Sequence[When], match: Match) -> Mapping[str, list[Clause]]:
-        translator = Clauses(self.table, self.relation.side, self.chosen.dialect, self._zone, self.parts, match.others)
+    def _clauses(self, whens: Sequence[When]) -> Mapping[str, list[Clause]]:
+        translator = Clauses(self.table, self.relation.side, self.chosen.dialect, self._zone, self.parts)
         clauses: dict[str, list[Clause]] = {MATCHED: [], NOT_MATCHED: [], BY_SOURCE: []}
         for when in whens:
             with self.parts.part(when.place):
@@ -147,8 +146,8 @@ class _Job:
         return clauses
 
     def _where(self, match: Match) -> str:
-        scope = Scope([self.table], [self.relation.side, self.table])
-        return Conditions(scope, self._zone).conjunction(match.where) if match.where else ""
+        values = Values(self._both(), self.chosen.dialect, self._zone)
+        return Conditions(values).conjunction(match.where) if match.where else ""
 
     def _check_newest(self, match: Match, whens: Sequence[When]) -> None:
         newest = self.relation.newest
@@ -191,16 +190,6 @@ class _Job:
         if self.chosen.zone:
             spec["timeZone"] = self.chosen.zone
         return spec
-
-
-def _refuse_conditions(match: Match, whens: Sequence[When]) -> None:
-    """Refuse source conditions of ON beside keys: they decide which rows match, and so which are inserted."""
-    if match.others and any(when.role != MATCHED for when in whens):
-        shown = " AND ".join(part.sql(comments=False) for part in match.others)
-        raise Untranslatable(
-            f"{shown[:120]!r} makes rows count as not matched whose key matches: write it into WHEN MATCHED AND … if "
-            "such rows are to change nothing, and into WHEN NOT MATCHED AND … if they are not to be inserted"
-        )
 
 
 def _table_name(statement: exp.Merge, chosen: Chosen) -> str:

@@ -1,4 +1,4 @@
-"""The ON condition of a statement: the keys, what a row of the table must be to match, and what is left."""
+"""The ON condition of a statement: the keys, and what else two rows must satisfy to match."""
 
 from __future__ import annotations
 
@@ -7,71 +7,71 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from skipstone_cli.translating.conditions import Conditions, flattened
-from skipstone_cli.translating.names import SOURCE, TARGET, Name, is_column
+from skipstone_cli.translating.conditions import flattened
+from skipstone_cli.translating.names import SOURCE, TARGET, Name, Scope, is_column
 from skipstone_cli.translating.refusals import Untranslatable, quoted
 
 
 @dataclass(frozen=True)
 class Match:
-    """The parts of ON. ``keys``: pairs of a table column and a source column. ``where``: conditions on the table alone.
-
-    ``others``: conditions that also ask the source. A pair of rows that does not satisfy them does not match.
+    """The parts of ON. ``keys``: pairs of a table column and a source column. ``where``: its other conditions, which a
+    pair of rows must satisfy, too.
     """
 
     keys: Sequence[tuple[Name, Name]]
     where: Sequence[exp.Expr]
-    others: Sequence[exp.Expr]
 
 
-def read_match(on: exp.Expr, conditions: Conditions) -> Match:
+def read_match(on: exp.Expr, scope: Scope) -> Match:
     """The ON condition in its parts. Raises Untranslatable."""
     keys: list[tuple[Name, Name]] = []
     where: list[exp.Expr] = []
-    others: list[exp.Expr] = []
     for part in flattened(on, exp.And):
-        pair = _pair(part, conditions)
-        if pair is not None:
+        pair = _pair(part, scope)
+        if pair is not None and isinstance(part, exp.EQ):
             keys.append(pair)
-        elif _sides(part, conditions) == {TARGET}:
-            where.append(part)
         else:
-            others.append(part)
+            where.append(part)
     if not keys:
-        raise Untranslatable(
-            "no column of the table equals a column of the source there: a MergeJob matches rows by keys, such as "
-            "t.id = s.id"
-        )
+        raise Untranslatable(next(filter(None, (_near_key(part, scope) for part in where)), _NO_KEY))
     twice = [
         target.field for number, (target, _) in enumerate(keys) if target in [earlier for earlier, _ in keys[:number]]
     ]
     if twice:
         raise Untranslatable(f"the table column {twice[0]!r} equals two source columns: leave one of them out")
-    return Match(keys, where, others)
+    return Match(keys, where)
 
 
-def _pair(part: exp.Expr, conditions: Conditions) -> tuple[Name, Name] | None:
+_NO_KEY = (
+    "no column of the table equals a column of the source there: a MergeJob matches rows by keys, such as t.id = s.id"
+)
+
+
+def _near_key(part: exp.Expr, scope: Scope) -> str:
+    """Why an equality of both sides is not a key; empty for other conditions."""
+    if not isinstance(part, exp.EQ | exp.NullSafeEQ) or len(_sides(part, scope)) < 2:
+        return ""
+    if _pair(part, scope) is None:
+        return (
+            f"{quoted(part)} compares what is computed: a key is a pair of columns, so write the source with the "
+            "column as the table has it"
+        )
+    return (
+        f"{quoted(part)} lets null equal null, and a key with a null never matches in a MergeJob: use =, or write a "
+        "value in the place of null"
+    )
+
+
+def _pair(part: exp.Expr, scope: Scope) -> tuple[Name, Name] | None:
     """The table column and the source column that a part says are equal."""
     if not isinstance(part, exp.EQ | exp.NullSafeEQ):
         return None
     left, right = part.this.unnest(), part.expression.unnest()
     if not (is_column(left) and is_column(right)):
-        if _sides(part, conditions) == {SOURCE, TARGET}:
-            raise Untranslatable(
-                f"{quoted(part)} compares what is computed: a key is a pair of columns, so write the source with the "
-                "column as the table has it"
-            )
         return None
-    names = {name.side: name for name in (conditions.scope.find(left), conditions.scope.find(right))}
-    if len(names) == 1:
-        return None
-    if isinstance(part, exp.NullSafeEQ):
-        raise Untranslatable(
-            f"{quoted(part)} lets null equal null, and a key with a null never matches in a MergeJob: use =, or "
-            "write a value in the place of null"
-        )
-    return names[TARGET], names[SOURCE]
+    names = {name.side: name for name in (scope.find(left), scope.find(right))}
+    return (names[TARGET], names[SOURCE]) if len(names) > 1 else None
 
 
-def _sides(part: exp.Expr, conditions: Conditions) -> set[str]:
-    return {conditions.scope.find(column).side for column in part.find_all(exp.Column)}
+def _sides(part: exp.Expr, scope: Scope) -> set[str]:
+    return {scope.find(column).side for column in part.find_all(exp.Column)}

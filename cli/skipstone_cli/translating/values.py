@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from skipstone_cli.translating.dialects import Dialect
 from skipstone_cli.translating.literals import Zone, is_literal, literal_text
-from skipstone_cli.translating.names import SOURCE, Scope, is_column
+from skipstone_cli.translating.names import Scope, is_column
 from skipstone_cli.translating.refusals import Untranslatable, only, quoted
 
 _SUM, _PRODUCT, _UNARY, _ATOM = range(4)
@@ -46,8 +46,14 @@ class Values:
     zone: Zone
 
     def text(self, node: exp.Expr) -> str:
-        """The value as an entry of ``set`` or ``values``. Raises Untranslatable."""
+        """A value within a condition or an expression. Raises Untranslatable."""
         return self._term(node)[0]
+
+    def assigned(self, node: exp.Expr) -> str:
+        """The value as an entry of ``set`` or ``values``. Raises Untranslatable."""
+        bare = node.unnest()
+        is_default = isinstance(bare, exp.Column | exp.Var) and bare.sql().upper() == "DEFAULT"
+        return "default" if is_default else self.text(node)
 
     def _term(self, node: exp.Expr) -> tuple[str, int]:
         """The text of an expression, and how strongly it holds together."""
@@ -56,7 +62,7 @@ class Values:
             case exp.Null():
                 return "null", _ATOM
             case exp.Column() | exp.Var() if bare.sql().upper() == "DEFAULT":
-                raise Untranslatable(self._default())
+                raise Untranslatable("DEFAULT is a whole value: write it alone, as in SET a = DEFAULT")
             case _ if is_literal(bare):
                 text = literal_text(bare, self.zone)
                 return text, _UNARY if text.startswith("-") else _ATOM
@@ -72,11 +78,6 @@ class Values:
                 return f"-{text}" if strength == _ATOM else f"-({text})", _UNARY
             case _:
                 return self._call(bare), _ATOM
-
-    def _default(self) -> str:
-        is_insert = [side.name for side in self.scope.sides] == [SOURCE]
-        way_out = "leave out the column, which then gets it" if is_insert else "write the value that the table gives it"
-        return f"DEFAULT is not a value of a MergeJob: {way_out}"
 
     def _arithmetic(self, node: exp.Expr) -> tuple[str, int]:
         only(node, "this", "expression", "typed", "safe")

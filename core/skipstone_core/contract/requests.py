@@ -315,7 +315,7 @@ class MergeTask:
     """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key.
 
     ``target_sequence``: the table column that keeps it, so that changes older than their row are ignored.
-    ``target_where``: condition on ``target.x`` that is part of the match. ``disabled_stages``: of the prune funnel.
+    ``target_where``: condition on pairs of rows that is part of the match. ``disabled_stages``: of the prune funnel.
     ``bad_records``: None is Fail.
     """
 

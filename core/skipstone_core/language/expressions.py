@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from skipstone_core.language.predicates import ColumnRef, Constant, UnsupportedPredicate, missing_column, refuse
+from skipstone_core.language.operands import ColumnRef, Constant, UnsupportedPredicate, missing_column, refuse
 
 MAX_PARTS = 64
 MAX_DIGITS = 38
@@ -149,9 +149,14 @@ def check_expression(
     Raises BadSpec for unknown columns and for types that do not go together.
     """
     try:
-        return ValueExpression(_checked(term, types), text, field, zone)
+        return ValueExpression(typed_term(term, types), text, field, zone)
     except UnsupportedPredicate as error:
         refuse(field, str(error))
+
+
+def typed_term(term: Term, types: Mapping[str, str]) -> Term:
+    """``term`` with the types of its parts. Raises UnsupportedPredicate as ``check_expression`` raises BadSpec."""
+    return _checked(term, types)
 
 
 def decimal_of(type_name: str) -> tuple[int, int] | None:
@@ -197,10 +202,11 @@ def _leaf_type(leaf: Atom, types: Mapping[str, str]) -> str:
                 raise missing_column(column, types)
             return NULL_TYPE if name == _UNKNOWN else plain_type(name)
         case Constant():
-            return _constant_type(leaf.operand)
+            return constant_type(leaf.operand)
 
 
-def _constant_type(constant: Constant) -> str:
+def constant_type(constant: Constant) -> str:
+    """The Iceberg type name of a literal."""
     match constant.value:
         case bool():
             return "boolean"
@@ -214,6 +220,8 @@ def _constant_type(constant: Constant) -> str:
             return "timestamptz" if moment.tzinfo else "timestamp"
         case date():
             return "date"
+        case bytes():
+            return "binary"
         case _:
             return "string"
 

@@ -9,16 +9,10 @@ import re
 
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
-NULL_HINT = "nothing equals null: write x is null, or x is not null"
 #: Quoted text, which may hold anything, or what other languages write.
-_FOREIGN = re.compile(
-    r"'(?:[^']|'')*'|`(?:[^`]|``)+`|(?P<sign><=>|==|&&|\|\||;|!(?!=)|\"|\bcase\b|\bselect\b)", re.IGNORECASE
-)
+_FOREIGN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)+`|(?P<sign>&&|;|!(?!=)|\"|\bcase\b|\bselect\b)", re.IGNORECASE)
 _INSTEAD = {
-    "<=>": "write a = b, and add or a is null and b is null where two nulls are to be equal",
-    "==": "write = instead",
     "&&": "write and instead",
-    "||": "write or instead",
     "!": "write not, or != between two values",
 }
 _ANYWHERE = {
@@ -34,7 +28,6 @@ _HINTS = {
     "assigned": "write a source column (in backticks unless a plain word), a literal (texts in single quotes) or an "
     "expression such as coalesce(source.n, 0) + 1",
 }
-_OPERATORS = "+-*/%"
 
 
 def unexpected(error: UnexpectedInput, text: str, start: str, field: str) -> str:
@@ -42,28 +35,21 @@ def unexpected(error: UnexpectedInput, text: str, start: str, field: str) -> str
     hint = _HINTS[_FILTER if field == _FILTER else start]
     for match in _FOREIGN.finditer(text):
         sign = match["sign"]
-        if sign and not (sign == "||" and start == "assigned"):
+        if sign:
             instead = _ANYWHERE | (_INSTEAD if start == "start" else {})
             advice = instead.get(sign.lower(), hint)
             return f"at position {match.start('sign') + 1}: {sign!r} is not part of the language: {advice}"
     what = _met(error, text)
     clause = f"{what!r} is not expected here" if what else "the text ends too early"
-    return f"at position {_position(error, text)}: {clause}: {_hint(what, start) or hint}"
+    return f"at position {_position(error, text)}: {clause}: {_hint(what) or hint}"
 
 
-def _hint(what: str, start: str) -> str:
+def _hint(what: str) -> str:
     """Return advice for a word that does not fit; empty without any."""
     if what in ("'", "`"):
         return "close the quote"
     if what.lower() == "collate":
         return "texts are compared as UTF8_BINARY compares them, so leave it out"
-    if start == "start":
-        if what.lower() == "null":
-            return NULL_HINT
-        if what and what[0] in _OPERATORS:
-            return "conditions compare columns and literals, and only set and values compute"
-        if what == "(":
-            return "conditions call no functions, compare columns and literals"
     return ""
 
 

@@ -10,7 +10,7 @@ import math
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, VisitError
@@ -27,16 +27,19 @@ from skipstone_core.language.expressions import (
     Term,
     walk,
 )
-from skipstone_core.language.faults import NULL_HINT, unexpected
+from skipstone_core.language.faults import unexpected
+from skipstone_core.language.operands import DefaultValue
 from skipstone_core.language.paths import join_path
 from skipstone_core.language.predicates import (
     SIDES,
     And,
     ColumnRef,
     Comparison,
+    Computed,
     Constant,
     InList,
     IsNull,
+    Like,
     Node,
     Not,
     Operand,
@@ -44,7 +47,9 @@ from skipstone_core.language.predicates import (
     Predicate,
     StartsWith,
     UnsupportedPredicate,
+    Wildcard,
     children,
+    operands_of,
     refuse,
 )
 
@@ -55,25 +60,23 @@ _SHOWN = 20
 
 GRAMMAR = r"""
 start: disjunction
+assigned: sum
 ?disjunction: conjunction (_OR conjunction)*
 ?conjunction: negation (_AND negation)*
 ?negation: _NOT negation -> negated
     | test
-?test: operand -> truth
-    | operand OPERATOR operand -> comparison
-    | operand _IN "(" literal ("," literal)* ")" -> in_list
-    | operand _NOT _IN "(" literal ("," literal)* ")" -> not_in_list
-    | operand _BETWEEN operand _AND operand -> between
-    | operand _NOT _BETWEEN operand _AND operand -> not_between
-    | operand _IS _NULL -> is_null
-    | operand _IS _NOT _NULL -> is_not_null
-    | operand _IS _NAN -> is_nan
-    | operand _IS _NOT _NAN -> is_not_nan
-    | operand _LIKE STRING -> like
-    | operand _NOT _LIKE STRING -> not_like
-    | "(" disjunction ")"
-?operand: column | literal
-assigned: sum
+?test: sum
+    | sum OPERATOR sum -> comparison
+    | sum _IN "(" sum ("," sum)* ")" -> in_list
+    | sum _NOT _IN "(" sum ("," sum)* ")" -> not_in_list
+    | sum _BETWEEN sum _AND sum -> between
+    | sum _NOT _BETWEEN sum _AND sum -> not_between
+    | sum _IS _NULL -> is_null
+    | sum _IS _NOT _NULL -> is_not_null
+    | sum _IS _NAN -> is_nan
+    | sum _IS _NOT _NAN -> is_not_nan
+    | sum _LIKE STRING -> like
+    | sum _NOT _LIKE STRING -> not_like
 ?sum: product
     | sum (PLUS | MINUS) product -> arithmetic
     | sum _CONCAT product -> joined
@@ -81,11 +84,12 @@ assigned: sum
     | product (TIMES | DIVIDED | MODULO) unary -> arithmetic
 ?unary: MINUS unary -> negative
     | atom
-?atom: operand -> leaf
+?atom: column -> leaf
+    | literal -> leaf
     | _NULL -> nothing
     | NAME "(" sum ("," sum)* ")" -> call
     | NAME "(" sum _AS type ")" -> cast
-    | "(" sum ")"
+    | "(" disjunction ")"
 type: NAME ("(" NUMBER ("," NUMBER)* ")")?
 column: _name ("." _name)*
 _name: NAME | QUOTED
@@ -116,7 +120,7 @@ MINUS: "-"
 TIMES: "*"
 DIVIDED: "/"
 MODULO: "%"
-OPERATOR: "<=" | ">=" | "!=" | "<>" | "=" | "<" | ">"
+OPERATOR: "<=>" | "==" | "<=" | ">=" | "!=" | "<>" | "=" | "<" | ">"
 NAME: /[a-z_][a-z0-9_]*/i
 QUOTED: /`(?:[^`]|``)+`/
 STRING: /'(?:[^']|'')*'/
@@ -133,20 +137,43 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     root = cast(Node, _understood(text, "start", field))
     if _depth(root) > MAX_DEPTH:
         refuse(field, f"conditions are nested more than {MAX_DEPTH} deep")
+    for operand in operands_of(root):
+        if isinstance(operand, Computed):
+            _check_parts(operand.term, field)
     return Predicate(root, text)
 
 
-def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | Term | None:
-    """Parse what is assigned: a column, a literal, None for ``null``, else an expression. Raises BadSpec."""
+Assigned: TypeAlias = ColumnRef | Constant | DefaultValue | Term | None
+
+
+def parse_assigned(text: str, *, field: str = "") -> Assigned:
+    """Parse what is assigned: a column, a literal, ``default``, None for ``null``, or an expression.
+
+    Raises BadSpec.
+    """
+    if text.strip().lower() == "default":
+        return DefaultValue()
     _check_nesting(text, field)
     term = cast(Term, _understood(text, "assigned", field))
+    for part in walk(term):
+        if _is_endless(part):
+            refuse(field, "a number is out of the range of double: write a smaller one")
     if isinstance(term, Atom):  # a literal may be long
         return term.operand
     if len(text.encode()) > MAX_BYTES:
         refuse(field, f"an expression has at most {MAX_BYTES} bytes")
+    _check_parts(term, field)
+    return term
+
+
+def _check_parts(term: Term, field: str) -> None:
     if sum(1 for _ in walk(term)) > MAX_PARTS:
         refuse(field, f"an expression has at most {MAX_PARTS} columns, literals, operators and calls")
-    return term
+
+
+def _is_endless(term: Term) -> bool:
+    literal = term.operand.value if isinstance(term, Atom) and isinstance(term.operand, Constant) else None
+    return isinstance(literal, float) and not math.isfinite(literal)
 
 
 def _understood(text: str, start: str, field: str) -> object:
@@ -164,18 +191,18 @@ def _understood(text: str, start: str, field: str) -> object:
 
 
 class _Builder(Transformer[Token, Node]):
-    """Builds nodes bottom-up while parsing, so that nesting costs no recursion."""
+    """Builds nodes bottom-up while parsing, so that nesting costs no recursion.
+
+    Items are terms, or nodes where they stand in parentheses: both are checked where they meet.
+    """
 
     def start(self, items: list[Any]) -> Node:
-        return items[0]  # type: ignore[no-any-return]
+        return _node(items[0])
 
     def assigned(self, items: list[Any]) -> Term:
-        return items[0]  # type: ignore[no-any-return]
+        return _term(items[0])
 
     def leaf(self, items: list[Any]) -> Term:
-        value = items[0].value if isinstance(items[0], Constant) else None
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UnsupportedPredicate("a number is out of the range of double: write a smaller one")
         return Atom(items[0])
 
     def nothing(self, _: list[Any]) -> Term:
@@ -183,13 +210,13 @@ class _Builder(Transformer[Token, Node]):
 
     def arithmetic(self, items: list[Any]) -> Term:
         left, op, right = items
-        return Arithmetic(str(op), left, right)  # type: ignore[arg-type]
+        return Arithmetic(str(op), _term(left), _term(right))  # type: ignore[arg-type]
 
     def joined(self, items: list[Any]) -> Term:
-        return Call("concat", tuple(items))
+        return Call("concat", tuple(map(_term, items)))
 
     def negative(self, items: list[Any]) -> Term:
-        inner = items[1]
+        inner = _term(items[1])
         literal = inner.operand if isinstance(inner, Atom) else None
         value = literal.value if isinstance(literal, Constant) else None
         if isinstance(value, Decimal):
@@ -203,67 +230,68 @@ class _Builder(Transformer[Token, Node]):
             known = ", ".join(FUNCTIONS)
             hint = "write cast(x as long)" if name == "cast" else f"use {known} or cast"
             raise UnsupportedPredicate(f"at position {_at(items[0])}: {items[0]}(…) is not known: {hint}")
-        return Call(name, tuple(items[1:]))
+        return Call(name, tuple(map(_term, items[1:])))
 
     def cast(self, items: list[Any]) -> Term:
         if str(items[0]).lower() != "cast":
             raise UnsupportedPredicate(f"at position {_at(items[0])}: only cast takes as: write cast(x as long)")
-        return Cast(items[1], items[2])
+        return Cast(_term(items[1]), items[2])
 
     def type(self, items: list[Any]) -> str:
         name, *numbers = map(str, items)
         return name.lower() + (f"({','.join(numbers)})" if numbers else "")
 
     def disjunction(self, items: list[Any]) -> Node:
-        return Or(tuple(items))
+        return Or(tuple(map(_node, items)))
 
     def conjunction(self, items: list[Any]) -> Node:
-        return And(tuple(items))
+        return And(tuple(map(_node, items)))
 
     def negated(self, items: list[Any]) -> Node:
-        return Not(items[0])
-
-    def truth(self, items: list[Any]) -> Node:
-        return Comparison("=", items[0], Constant(value=True))
+        return Not(_node(items[0]))
 
     def comparison(self, items: list[Any]) -> Node:
-        op = "!=" if items[1] == "<>" else str(items[1])
-        return Comparison(op, items[0], items[2])  # type: ignore[arg-type]
+        left, right = _operand(items[0]), _operand(items[2])
+        op = {"<>": "!=", "==": "="}.get(str(items[1]), str(items[1]))
+        return _same(left, right) if op == "<=>" else Comparison(op, left, right)  # type: ignore[arg-type]
 
     def in_list(self, items: list[Any]) -> Node:
-        return InList(items[0], tuple(items[1:]))
+        operand, *listed = map(_operand, items)
+        values = tuple(item for item in listed if isinstance(item, Constant))
+        others = (Comparison("=", operand, item) for item in listed if not isinstance(item, Constant))
+        parts: tuple[Node, ...] = (*([InList(operand, values)] if values else ()), *others)
+        return Or(parts) if len(parts) > 1 else parts[0]
 
     def not_in_list(self, items: list[Any]) -> Node:
         return Not(self.in_list(items))
 
     def between(self, items: list[Any]) -> Node:
-        operand, low, high = items
+        operand, low, high = map(_operand, items)
         return And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
 
     def not_between(self, items: list[Any]) -> Node:
         return Not(self.between(items))
 
     def is_null(self, items: list[Any]) -> Node:
-        return IsNull(items[0])
+        return IsNull(_operand(items[0]))
 
     def is_not_null(self, items: list[Any]) -> Node:
-        return Not(IsNull(items[0]))
+        return Not(self.is_null(items))
 
     def is_nan(self, items: list[Any]) -> Node:
-        return And((Not(IsNull(items[0])), Comparison("=", items[0], Constant(math.nan))))
+        operand = _operand(items[0])
+        return And((Not(IsNull(operand)), Comparison("=", operand, Constant(math.nan))))
 
     def is_not_nan(self, items: list[Any]) -> Node:
         return Not(self.is_nan(items))
 
     def like(self, items: list[Any]) -> Node:
-        return StartsWith(items[0], _prefix(items[1]))
+        return _like(_operand(items[0]), items[1])
 
     def not_like(self, items: list[Any]) -> Node:
         return Not(self.like(items))
 
     def column(self, items: list[Any]) -> Operand:
-        if len(items) == 1 and str(items[0]).lower() == "null":
-            raise UnsupportedPredicate(f"at position {_at(items[0])}: {NULL_HINT}")
         first, *rest = map(_identifier, items)
         is_sided = first in SIDES and rest
         return ColumnRef(first, join_path(rest)) if is_sided else ColumnRef("", join_path([first, *rest]))
@@ -332,19 +360,54 @@ def _parsed(read: Any, token: Token, example: str) -> Any:
         raise UnsupportedPredicate(f"at position {_at(token)}: {token} is not like {example}") from None
 
 
-def _prefix(token: Token) -> str:
-    pattern, prefix = _unquoted(token), ""
-    position = _at(token)
-    chars = iter(pattern[:-1])
+def _node(item: Node | Term) -> Node:
+    """A condition; a value stands for "it is true"."""
+    if isinstance(item, Term):
+        return Comparison("=", _operand(item), Constant(value=True))
+    return item
+
+
+def _term(item: Node | Term) -> Term:
+    if isinstance(item, Term):
+        return item
+    raise UnsupportedPredicate("a condition is not a value: join conditions by and, or and not")
+
+
+def _operand(item: Node | Term) -> Operand:
+    term = _term(item)
+    return term.operand if isinstance(term, Atom) and term.operand is not None else Computed(term)
+
+
+def _same(left: Operand, right: Operand) -> Node:
+    """Equal or both null; never null itself."""
+    for null, other in ((left, right), (right, left)):
+        if isinstance(null, Computed) and null.is_null:
+            return IsNull(other)
+    nulls = IsNull(left), IsNull(right)
+    return Or((And((Comparison("=", left, right), *map(Not, nulls))), And(nulls)))
+
+
+def _like(operand: Operand, token: Token) -> Node:
+    """A pattern without wildcards is equality, and one with a single ``%`` at its end a prefix, which prunes."""
+    pattern = _unquoted(token)
+    parts: list[Wildcard | str] = []
+    chars = iter(pattern)
     for char in chars:
-        if char in "%_":
-            raise UnsupportedPredicate(
-                f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'"
-            )
-        prefix += next(chars, "\\") if char == "\\" else char
-    if not pattern.endswith("%") or pattern.endswith("\\%"):
-        raise UnsupportedPredicate(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
-    return prefix
+        part = Wildcard(char) if char in "%_" else next(chars, "\\") if char == "\\" else char
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += part
+        else:
+            parts.append(part)
+    begin = parts[0] if parts and isinstance(parts[0], str) else ""
+    match parts[1:] if begin else parts:
+        case []:
+            return Comparison("=", operand, Constant(begin))
+        case [Wildcard.ANY]:
+            return StartsWith(operand, begin)
+        case _ if begin:
+            return And((StartsWith(operand, begin), Like(operand, tuple(parts))))
+        case _:
+            return Like(operand, tuple(parts))
 
 
 def _depth(root: Node) -> int:

@@ -1,7 +1,7 @@
 """Predicates of resources: the tree and its check against column types.
 
-Used for ``when`` conditions of merges. No functions, no subqueries, no SQL text reaches an engine. Must not know where
-columns come from.
+Used for ``when`` conditions of merges. Operands are columns, literals and expressions; no subqueries, and no SQL text
+reaches an engine. Must not know where columns come from.
 """
 
 from __future__ import annotations
@@ -10,39 +10,96 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal
-from typing import Literal, NoReturn
+from enum import Enum
+from typing import Literal
 
-from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyFamily, key_type
-from skipstone_core.language.paths import is_path, like_hint
-from skipstone_core.reasons import Reason
+from skipstone_core.language.expressions import (
+    NULL_TYPE,
+    Atom,
+    Term,
+    ValueExpression,
+    columns_of,
+    constant_type,
+    is_castable,
+    plain_type,
+    shown,
+    typed_term,
+)
+from skipstone_core.language.operands import (
+    SIDES,
+    ColumnRef,
+    Constant,
+    UnsupportedPredicate,
+    Value,
+    missing_column,
+    refuse,
+)
 
-#: Bytes are of binary and fixed columns, and the 16 bytes of a UUID; resources cannot write them.
-Value = bool | int | float | Decimal | str | date | datetime | bytes
+__all__ = [
+    "SIDES",
+    "And",
+    "ColumnRef",
+    "Comparison",
+    "Computed",
+    "Constant",
+    "InList",
+    "IsNull",
+    "Like",
+    "Node",
+    "Not",
+    "Operand",
+    "Operator",
+    "Or",
+    "Predicate",
+    "StartsWith",
+    "UnsupportedPredicate",
+    "Value",
+    "Wildcard",
+    "check_types",
+    "children",
+    "columns_of_operand",
+    "computes",
+    "missing_column",
+    "operands_of",
+    "refuse",
+]
+
+_SHOWN = 80
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
-#: Whose columns a merge can name.
-SIDES = ("source", "target")
+
+
+class Wildcard(Enum):
+    """What stands for other text in a pattern of LIKE: any text, or one character."""
+
+    ANY = "%"
+    ONE = "_"
 
 
 @dataclass(frozen=True)
-class ColumnRef:
-    """A column. ``side`` is ``source`` or ``target`` in merges, else empty. ``name`` may be a path: see ``paths``."""
+class Computed:
+    """A value that is computed: of numbers, texts, ``coalesce`` and the like, or ``null``.
 
-    side: str
-    name: str
+    ``text``, ``field`` and ``zone`` are known once the predicate is checked; its term then has types.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.side}.{self.name}" if self.side else self.name
+    term: Term
+    text: str = ""
+    field: str = ""
+    zone: tzinfo = UTC
+
+    @property
+    def expression(self) -> ValueExpression:
+        """The checked term as what a clause assigns."""
+        return ValueExpression(self.term, self.text, self.field, self.zone)
+
+    @property
+    def is_null(self) -> bool:
+        """Return whether it is the literal ``null``."""
+        return isinstance(self.term, Atom) and self.term.operand is None
 
 
-@dataclass(frozen=True)
-class Constant:
-    """A literal value; never null."""
-
-    value: Value
-
-
-Operand = ColumnRef | Constant
+Operand = ColumnRef | Constant | Computed
 
 
 @dataclass(frozen=True)
@@ -78,6 +135,20 @@ class StartsWith:
 
 
 @dataclass(frozen=True)
+class Like:
+    """``operand like pattern`` for a pattern that is more than a prefix. ``parts``: ``%``, ``_``, and texts between."""
+
+    operand: Operand
+    parts: tuple[Wildcard | str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """The pattern as it is written."""
+        signs = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\"})
+        return "".join(part.value if isinstance(part, Wildcard) else part.translate(signs) for part in self.parts)
+
+
+@dataclass(frozen=True)
 class Not:
     """Negation; null stays null."""
 
@@ -98,7 +169,7 @@ class Or:
     parts: tuple[Node, ...]
 
 
-Node = Comparison | InList | IsNull | StartsWith | Not | And | Or
+Node = Comparison | InList | IsNull | StartsWith | Like | Not | And | Or
 
 
 @dataclass(frozen=True)
@@ -111,11 +182,18 @@ class Predicate:
     @property
     def columns(self) -> frozenset[ColumnRef]:
         """Every column that is named."""
-        return frozenset(operand for operand in _operands(self.root) if isinstance(operand, ColumnRef))
+        return frozenset(column for operand in operands_of(self.root) for column in columns_of_operand(operand))
 
+    @property
+    def shown(self) -> str:
+        """Its text as sentences name it."""
+        text = " ".join(self.text.split())
+        return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
-class UnsupportedPredicate(Exception):
-    """A literal or a shape that the grammar lets through and the language does not."""
+    @property
+    def computes(self) -> bool:
+        """Return whether it computes values, which can fail in a row."""
+        return computes(self.root)
 
 
 def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = "", zone: tzinfo = UTC) -> Predicate:
@@ -125,14 +203,9 @@ def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = 
     meaning when compared with timestamptz. Raises BadSpec for unknown columns and types that do not compare.
     """
     try:
-        return replace(predicate, root=_checked(predicate.root, _Types(types, zone)))
+        return Predicate(_checked(predicate.root, _Types(types, zone, field)), predicate.text)
     except UnsupportedPredicate as error:
         refuse(field, str(error))
-
-
-def refuse(field: str, message: str) -> NoReturn:
-    """Raise BadSpec for the predicate in ``field``."""
-    raise BadSpec(Reason.INVALID_SPEC, message, field=field) from None
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -146,15 +219,34 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
 
 
-def _operands(node: Node) -> Iterator[Operand]:
-    match node:
-        case Comparison():
-            yield from (node.left, node.right)
-        case InList() | IsNull() | StartsWith():
-            yield node.operand
-        case _:
-            for child in children(node):
-                yield from _operands(child)
+def operands_of(node: Node) -> Iterator[Operand]:
+    """The operands of all tests below ``node``."""
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        match part:
+            case Comparison():
+                yield from (part.left, part.right)
+            case InList() | IsNull() | StartsWith() | Like():
+                yield part.operand
+            case _:
+                pending += reversed(children(part))
+
+
+def columns_of_operand(operand: Operand) -> Iterator[ColumnRef]:
+    """The columns that an operand names."""
+    match operand:
+        case ColumnRef():
+            yield operand
+        case Computed():
+            yield from columns_of(operand.term)
+        case Constant():
+            pass
+
+
+def computes(node: Node) -> bool:
+    """Return whether a part of ``node`` computes values."""
+    return any(isinstance(operand, Computed) and not operand.is_null for operand in operands_of(node))
 
 
 _NUMBERS = frozenset({KeyFamily.INTEGER, KeyFamily.DECIMAL, KeyFamily.FLOAT})
@@ -172,48 +264,75 @@ _COMPARED = _NUMBERS | {
 class _Types:
     columns: Mapping[str, str]
     zone: tzinfo
+    field: str
 
 
 def _checked(node: Node, types: _Types) -> Node:
     match node:
         case Comparison():
-            left, right = _checked_pair(node.left, node.right, types)
+            left, right = _checked_pair(_typed(node.left, types), _typed(node.right, types), types)
             return Comparison(node.op, left, right)
         case InList():
-            return InList(node.operand, _checked_items(node, types))
+            operand = _typed(node.operand, types)
+            return InList(operand, _checked_items(operand, node.values, types))
         case IsNull():
-            _type_name(node.operand, types)
-            return node
-        case StartsWith():
-            if _family(node.operand, types) is not KeyFamily.STRING:
-                raise UnsupportedPredicate(f"like needs a string, {_shown(node.operand)} is none")
-            return node
+            operand = _typed(node.operand, types)
+            _type_name(operand, types)
+            return IsNull(operand)
+        case StartsWith() | Like():
+            operand = _typed(node.operand, types)
+            if _family(operand, types) not in (KeyFamily.STRING, None):
+                raise UnsupportedPredicate(f"like needs a string, {_shown(operand)} is none")
+            return replace(node, operand=operand)
         case Not():
             return Not(_checked(node.inner, types))
         case And() | Or():
             return type(node)(tuple(_checked(part, types) for part in node.parts))
 
 
-def _checked_items(node: InList, types: _Types) -> tuple[Constant, ...]:
+def _typed(operand: Operand, types: _Types) -> Operand:
+    """An operand whose term has types."""
+    if not isinstance(operand, Computed):
+        return operand
+    return Computed(typed_term(operand.term, types.columns), shown(operand.term), types.field, types.zone)
+
+
+def _checked_items(operand: Operand, values: tuple[Constant, ...], types: _Types) -> tuple[Constant, ...]:
     """The values of a list, of which there may be many: where none is changed, one of each kind is looked at."""
-    family = _family(node.operand, types)
-    samples = {type(item.value): item for item in node.values}
+    family = _family(operand, types)
+    samples = {type(item.value): item for item in values}
     if datetime in samples or family is KeyFamily.TIMESTAMPTZ:
-        return tuple(_checked_pair(node.operand, item, types)[1] for item in node.values)  # type: ignore[misc]
+        return tuple(_checked_pair(operand, item, types)[1] for item in values)  # type: ignore[misc]
     for item in samples.values():
-        _checked_pair(node.operand, item, types)
-    return node.values
+        _checked_pair(operand, item, types)
+    return values
 
 
 def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand, Operand]:
     a, b = _family(left, types), _family(right, types)
+    if a is None or b is None:
+        return left, right
     if KeyFamily.BINARY in (a, b) and not any(_is_bytes(operand) for operand in (left, right)):
         raise _only_null(left if a is KeyFamily.BINARY else right, types)
     left, right = _placed(left, b, types.zone), _placed(right, a, types.zone)
     a, b = _family(left, types), _family(right, types)
     if a is b or {a, b} <= _NUMBERS or {a, b} == {KeyFamily.DATE, KeyFamily.TIMESTAMP}:
         return left, right
-    raise UnsupportedPredicate(f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare")
+    raise UnsupportedPredicate(
+        f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare{_cast_hint(left, right, types)}"
+    )
+
+
+def _cast_hint(left: Operand, right: Operand, types: _Types) -> str:
+    """The cast of a text that is compared with another type; empty without one."""
+    for text, other in ((left, right), (right, left)):
+        into = plain_type(_type_name(other, types))
+        if _family(text, types) is not KeyFamily.STRING or isinstance(text, Constant) or not is_castable(into):
+            continue
+        if isinstance(other, Constant):
+            into = {"int": "long"}.get(into, "decimal(38,18)" if into.startswith("decimal") else into)
+        return f": write cast({_shown(text)} as {into})"
+    return ""
 
 
 def _placed(operand: Operand, other: KeyFamily, zone: tzinfo) -> Operand:
@@ -229,10 +348,14 @@ def _placed(operand: Operand, other: KeyFamily, zone: tzinfo) -> Operand:
             return operand
 
 
-def _family(operand: Operand, types: _Types) -> KeyFamily:
+def _family(operand: Operand, types: _Types) -> KeyFamily | None:
+    """What an operand compares with; None for what is always null."""
     if isinstance(operand, Constant):
         return _constant_family(operand.value)
-    kind = key_type(_type_name(operand, types))
+    name = _type_name(operand, types)
+    if isinstance(operand, Computed) and name == NULL_TYPE:
+        return None
+    kind = key_type(name)
     if kind is None or kind.family not in _COMPARED:
         raise _only_null(operand, types)
     return kind.family
@@ -247,27 +370,15 @@ def _is_bytes(operand: Operand) -> bool:
 
 
 def _type_name(operand: Operand, types: _Types) -> str:
-    if isinstance(operand, Constant):
-        return _constant_family(operand.value)
-    if (name := types.columns.get(str(operand))) is None:
-        raise missing_column(operand, types.columns)
-    return name
-
-
-def missing_column(operand: ColumnRef, types: Mapping[str, str]) -> UnsupportedPredicate:
-    """Return the error for a column that is none of ``types``."""
-    lead, like = f"there is no column {operand}", {name.lower(): name for name in types}.get(str(operand).lower())
-    if like is not None:
-        return UnsupportedPredicate(f"{lead}: write {like}, names are exact")
-    sides = sorted({name.split(".", 1)[0] for name in types if "." in name} & {*SIDES})
-    if not operand.side and sides:
-        named = [f"{side}.{operand.name}" for side in sides]
-        return UnsupportedPredicate(f"{lead}: write {' or '.join([name for name in named if name in types] or named)}")
-    if operand.side == "target" and is_path(operand.name):
-        return UnsupportedPredicate(f"{lead}: fields within columns of the table cannot be named, name a whole column")
-    start = f"{operand.side}." if operand.side else ""
-    own = [name.removeprefix(start) for name in types if name.startswith(start)]
-    return UnsupportedPredicate(f"{lead}: {like_hint(operand.name, own)}")
+    match operand:
+        case Constant():
+            return constant_type(operand)
+        case Computed():
+            return operand.term.type
+        case ColumnRef():
+            if (name := types.columns.get(str(operand))) is None:
+                raise missing_column(operand, types.columns)
+            return name
 
 
 _FAMILIES: Mapping[type, KeyFamily] = {
@@ -288,4 +399,10 @@ def _constant_family(value: Value) -> KeyFamily:
 
 
 def _shown(operand: Operand) -> str:
-    return str(operand) if isinstance(operand, ColumnRef) else repr(operand.value)
+    match operand:
+        case ColumnRef():
+            return str(operand)
+        case Constant():
+            return repr(operand.value)
+        case Computed():
+            return operand.text

@@ -18,7 +18,6 @@ from skipstone_core.language.expressions import (
     NULL_TYPE,
     Atom,
     Cast,
-    Term,
     ValueExpression,
     check_expression,
     columns_of,
@@ -27,7 +26,8 @@ from skipstone_core.language.expressions import (
     with_sides,
 )
 from skipstone_core.language.literals import Unfit, fit_literal
-from skipstone_core.language.parser import parse_assigned, parse_predicate
+from skipstone_core.language.operands import DefaultValue
+from skipstone_core.language.parser import Assigned, parse_assigned, parse_predicate
 from skipstone_core.language.paths import like_hint
 from skipstone_core.language.predicates import ColumnRef, Constant, Predicate, Value, check_types
 from skipstone_core.reasons import Reason
@@ -127,13 +127,13 @@ def bind_values(path: str, values: Mapping[str, str], role: Role, sides: Sides) 
     return bound
 
 
-def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | Constant | Term | None:
-    """What ``text`` of set or values assigns: a source column, a literal, (None) null or an expression.
+def check_assigned(text: str, role: Role, field_name: str = "") -> Assigned:
+    """What ``text`` of set or values assigns: a source column, a literal, the default, (None) null or an expression.
 
     Columns come with their side. Raises BadSpec for text that does not parse, and for a side that has no row here.
     """
     value = parse_assigned(text, field=field_name)
-    if value is None or isinstance(value, Constant):
+    if value is None or isinstance(value, Constant | DefaultValue):
         return value
     term = with_sides(Atom(value) if isinstance(value, ColumnRef) else value)
     wrong = next((column for column in columns_of(term) if column.side not in role.sides), None)
@@ -224,6 +224,8 @@ def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundCl
             values[column] = value.name
         elif value is None or isinstance(value, Constant):
             literals[column] = _bind_literal(f"{path}.{column}", value, targets[column], sides.zone)
+        elif isinstance(value, DefaultValue):
+            literals[column] = _bind_default(f"{path}.{column}", text, targets[column], sides)
         else:
             types = _types(role, sides)
             expression = check_expression(value, types, text=text, field=f"{path}.{column}", zone=sides.zone)
@@ -270,6 +272,18 @@ def _bind_literal(field_name: str, value: Constant | None, target: MergeColumn, 
     except Unfit as error:
         message = f"{value.value!s} does not fit {target.name!r}, which is {target.type}: {error}"
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name) from None
+
+
+def _bind_default(field_name: str, text: str, target: MergeColumn, sides: Sides) -> Value | None:
+    """The default that the table has for new rows of a column, null without one."""
+    own = text.strip()
+    if own in by_name(sides.source):
+        message = f"{own} is also a column of the source: write source.{own} for it, or the value of the default"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
+    if target.default is None and target.required:
+        message = f"{target.name!r} is required in the table and has no default: write a value"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
+    return target.default
 
 
 def _keep_sequence(path: str, sides: Sides, bound: BoundClause) -> BoundClause:

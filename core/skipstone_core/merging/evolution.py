@@ -67,9 +67,10 @@ def _chosen(role: Role, clause: MergeClause, path: str) -> dict[str, str]:
 def _steering(task: MergeTask) -> frozenset[str]:
     names = {key.source for key in task.keys} | {mapped.from_ for mapped in task.source.mapping}
     names |= {task.sequence_by} if task.sequence_by else set()
-    for clause in (*task.when_matched, *task.when_not_matched):
-        if clause.when is not None:
-            names |= {column.name for column in parse_predicate(clause.when).columns if column.side == "source"}
+    conditions = [clause.when for clause in (*task.when_matched, *task.when_not_matched)]
+    for condition in (*conditions, task.target_where):
+        if condition is not None:
+            names |= {column.name for column in parse_predicate(condition).columns if column.side == "source"}
     return frozenset(names)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from skipstone_core.contract.requests import MergeTask
-from skipstone_core.language.expressions import Term, columns_of
-from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.expressions import columns_of
+from skipstone_core.language.operands import DefaultValue
+from skipstone_core.language.parser import Assigned, parse_predicate
 from skipstone_core.language.paths import is_path
 from skipstone_core.language.predicates import ColumnRef, Constant
 from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, check_assigned
@@ -42,11 +43,14 @@ def _named(task: MergeTask) -> Iterator[tuple[str, str]]:
                 where = f"{path}.{role.assigned}.{target}"
                 value = check_assigned(text, role, where)
                 yield from ((column.name, where) for column in _columns(value) if column.side == "source")
+    if task.target_where is not None:
+        columns = parse_predicate(task.target_where, field="spec.targetWhere").columns
+        yield from sorted((column.name, "spec.targetWhere") for column in columns if column.side == "source")
     yield from ((column.name, "spec.source.columns") for column in task.source.columns)
 
 
-def _columns(value: ColumnRef | Constant | Term | None) -> Iterator[ColumnRef]:
+def _columns(value: Assigned) -> Iterator[ColumnRef]:
     if isinstance(value, ColumnRef):
         yield value
-    elif value is not None and not isinstance(value, Constant):
+    elif value is not None and not isinstance(value, Constant | DefaultValue):
         yield from columns_of(value)

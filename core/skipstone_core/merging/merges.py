@@ -102,9 +102,9 @@ class PartialRows:
 class MergePlan:
     """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
 
-    ``target_where``: a row of the table that does not satisfy it matches nothing. ``partial``: which columns source
-    rows may lack; None: they have all. ``kinds``: the source column of a change feed that says whether a row is to be
-    there.
+    ``target_where``: two rows that do not satisfy it do not match, whatever their keys. ``partial``: which columns
+    source rows may lack; None: they have all. ``kinds``: the source column of a change feed that says whether a row is
+    to be there.
     """
 
     keys: tuple[BoundKey, ...]
@@ -131,13 +131,29 @@ class MergePlan:
 
     @property
     def repeated_keys(self) -> RepeatedKeys:
-        """What becomes of several source rows of one key; without a sequence as Delta Lake allows it."""
+        """What becomes of several source rows of one key; without a sequence as Delta Lake allows it.
+
+        Where each decides itself whether it matches, one cannot stand for another.
+        """
         if self.sequence_by is not None:
             return RepeatedKeys.COMPOSED if self.partial is not None else RepeatedKeys.LAST
+        if self.where_source:
+            return RepeatedKeys.REFUSED
         if len(self.when_matched) == 1 and _deletes_all(self.when_matched[0]):
             return RepeatedKeys.EACH if self.when_not_matched else RepeatedKeys.ANY
         is_insert_only = not self.when_matched and not self.when_not_matched_by_source
         return RepeatedKeys.EACH if is_insert_only else RepeatedKeys.REFUSED
+
+    @property
+    def where_source(self) -> tuple[str, ...]:
+        """The source columns that ``target_where`` names."""
+        columns = self.target_where.columns if self.target_where else ()
+        return tuple(sorted(column.name for column in columns if column.side == "source"))
+
+    @property
+    def matching(self) -> tuple[str, ...]:
+        """The source columns that decide which rows match."""
+        return (*(key.source for key in self.keys), *self.where_source)
 
     @property
     def sure_clauses(self) -> tuple[BoundClause, ...]:
@@ -231,7 +247,8 @@ def plan_merge(
     if not (matched or unmatched or by_source):
         raise BadSpec(Reason.INVALID_SPEC, "name at least one clause", field="spec.whenMatched")
     check_sequence(task, target, source)
-    used = _used_source_columns(task, keys, (*matched, *unmatched), source)
+    where = bind_target_where(task, target, source, zone)
+    used = _used_source_columns(task, keys, (*matched, *unmatched), where, source)
     partial = PartialRows(columns=used, kept=KEPT_COLUMN) if any(clause.present for clause in matched) else None
     return MergePlan(
         keys=keys,
@@ -244,17 +261,33 @@ def plan_merge(
         partial=partial,
         target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
-        target_where=bind_target_where(task, target, zone),
+        target_where=where,
     )
 
 
-def bind_target_where(task: MergeTask, target: Sequence[MergeColumn], zone: tzinfo = UTC) -> Predicate | None:
-    """The condition on target rows, checked. Raises BadSpec naming the field."""
+def bind_target_where(
+    task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn], zone: tzinfo = UTC
+) -> Predicate | None:
+    """The condition on pairs of rows, checked. Raises BadSpec naming the field."""
     if task.target_where is None:
         return None
     where = "spec.targetWhere"
     types = {f"target.{column.name}": column.type for column in target}
-    return check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
+    types |= {f"source.{column.name}": column.type for column in source}
+    predicate = check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
+    named = sorted(str(column) for column in predicate.columns if column.side == "source")
+    if named and task.source.change_format is not None:
+        message = (
+            f"changes of a feed match by their keys, so {named[0]} cannot be named here: name columns of the table"
+        )
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
+    if named and task.sequence_by is not None and any(clause.present for clause in task.when_matched):
+        message = (
+            f"several changes of a key are applied one after the other with columns Present, so {named[0]} cannot be "
+            "named here: write it into the when of the clauses"
+        )
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
+    return predicate
 
 
 def bind_keys(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn]) -> tuple[BoundKey, ...]:
@@ -376,12 +409,15 @@ def _is_typed(task: MergeTask, name: str, target: Sequence[MergeColumn]) -> bool
 
 
 def _used_source_columns(
-    task: MergeTask, keys: Sequence[BoundKey], clauses: Sequence[BoundClause], source: Sequence[MergeColumn]
+    task: MergeTask,
+    keys: Sequence[BoundKey],
+    clauses: Sequence[BoundClause],
+    where: Predicate | None,
+    source: Sequence[MergeColumn],
 ) -> tuple[str, ...]:
     used = {key.source for key in keys} | {origin for clause in clauses for origin in clause.values.values()}
-    used |= {
-        column.name for clause in clauses if clause.when for column in clause.when.columns if column.side == "source"
-    }
+    conditions = [condition for condition in (where, *(clause.when for clause in clauses)) if condition]
+    used |= {column.name for condition in conditions for column in condition.columns if column.side == "source"}
     used |= {name for clause in clauses for name in clause.computed_from("source")}
     used |= {task.sequence_by} if task.sequence_by else set()
     return tuple(column.name for column in source if column.name in used)

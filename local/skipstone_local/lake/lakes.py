@@ -268,9 +268,9 @@ class Lake:
         """Apply changes to a table by key, in one commit. Raises LakeError.
 
         ``source`` as for ``load``; ``keys``: columns, or the table's to the source's. Clauses are actions or as in a
-        manifest: ``{"when": "source.op = 'D'", "action": "Delete"}``; None: none. ``where``: a predicate on the table
-        that is part of the match. ``types``: of columns of Csv and Json that the table lacks. ``dry_run``: write
-        nothing.
+        manifest: ``{"when": "source.op = 'D'", "action": "Delete"}``; None: none. ``where``: a predicate on target.x
+        and source.y that is part of the match. ``types``: of columns of Csv and Json that the table lacks.
+        ``dry_run``: write nothing.
         """
         known = self._require_table(into)
         name = _job_name(known, "merge")

@@ -123,7 +123,7 @@ def _merge_violations(spec: MergeJobSpec) -> Iterator[Violation]:
         for position, clause in enumerate(clauses):
             yield from _bad_clause(role, clause, f"spec.{role.name}[{position}]")
     if spec.target_where is not None:
-        yield from _bad_predicate(spec.target_where, "spec.targetWhere", ("target",))
+        yield from _bad_predicate(spec.target_where, "spec.targetWhere", SIDES)
 
 
 def _schedule_violations(spec: MergeScheduleSpec) -> Iterator[Violation]:

@@ -187,8 +187,8 @@ class MergeJobSpec(RunFields):
     target_where: Annotated[
         str | None,
         when_text(
-            "Predicate over target.x that is part of the match, as in SQL's ON: a row of the table that does not "
-            "satisfy it matches no source row, and files without such rows by their bounds are not read. A change of "
+            "Predicate over target.x and source.y that is part of the match, as in SQL's ON: rows with equal keys that "
+            "do not satisfy it do not match, and files without such rows by their bounds are not read. A change of "
             "a row that does not satisfy it is inserted beside that row, and such rows count as not matched by "
             "source. Never changes."
         ),

@@ -20,11 +20,13 @@ from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,
+    Computed,
     Constant,
     InList,
     IsNull,
     Node,
     Not,
+    Operand,
     Operator,
     Or,
     StartsWith,
@@ -104,9 +106,9 @@ def plan_test(node: Node, schema: Schema, side: str = "") -> Test:
     return _test(node, types, negated=False)
 
 
-def is_tested_whole(node: Node, schema: Schema) -> bool:
+def is_tested_whole(node: Node, schema: Schema, side: str = "") -> bool:
     """Return whether the test of a predicate covers all of it: a test leaves out what columns cannot decide."""
-    types = {str(ColumnRef("", field.name)): (field.field_id, field.field_type) for field in schema.fields}
+    types = {str(ColumnRef(side, field.name)): (field.field_id, field.field_type) for field in schema.fields}
     return _is_tested_whole(node, types, negated=False)
 
 
@@ -172,18 +174,28 @@ def _merged_points(points: list[Points]) -> Points:
 
 
 def _null_test(node: IsNull, types: _Types, *, negated: bool) -> Test:
-    if not isinstance(node.operand, ColumnRef):
+    if _is_null(node.operand):
+        return NoKey() if negated else Maybe()
+    if isinstance(node.operand, Constant):
         return Maybe() if negated else NoKey()
-    field_id, kind = types[str(node.operand)]
+    known = _column(node.operand, types)
+    if known is None:
+        return Maybe()
+    field_id, kind = known
     return Null(field_id, not negated) if storage_type(kind) else Maybe()
 
 
 def _list_test(node: InList, types: _Types) -> Test:
     """One set of points, made at once: lists may be long."""
+    if _is_null(node.operand):
+        return NoKey()
     if isinstance(node.operand, Constant):
         equal = (Comparison("=", node.operand, value) for value in node.values)
         return any_of(tuple(_comparison_test(equality, types, negated=False) for equality in equal))
-    field_id, kind = types[str(node.operand)]
+    column = _column(node.operand, types)
+    if column is None:
+        return Maybe()
+    field_id, kind = column
     values = [constant.value for constant in node.values]
     known = list[object](values) if _are_own(values, kind) else _equal_to(values, kind)
     if known is None:
@@ -206,9 +218,10 @@ def _equal_to(values: list[Value], kind: IcebergType) -> list[object] | None:
 
 
 def _prefix_test(node: StartsWith, types: _Types) -> Test:
-    if not isinstance(node.operand, ColumnRef) or not node.prefix:
+    column = _column(node.operand, types)
+    if column is None or not node.prefix:
         return Maybe()
-    field_id, _ = types[str(node.operand)]
+    field_id, _ = column
     upper = least_above(node.prefix)
     return Range(
         field_id,
@@ -220,15 +233,28 @@ def _prefix_test(node: StartsWith, types: _Types) -> Test:
 
 def _comparison_test(node: Comparison, types: _Types, *, negated: bool) -> Test:
     op, left, right = NEGATED[node.op] if negated else node.op, node.left, node.right
+    if _is_null(left) or _is_null(right):
+        return NoKey()
     if isinstance(left, Constant):
         op, left, right = MIRRORED[op], right, left
-    if isinstance(left, Constant) or not isinstance(right, Constant) or op == "!=":
+    column = _column(left, types)
+    if column is None or not isinstance(right, Constant) or op == "!=":
         return Maybe()
-    field_id, kind = types[str(left)]
+    field_id, kind = column
     bound = _bound(op, right.value, kind)
     if bound is None:
         return Maybe()
     return _bound_test(field_id, kind, *bound)
+
+
+def _is_null(operand: Operand) -> bool:
+    """Return whether an operand is null in every row: a test of it is never true, nor is its negation."""
+    return isinstance(operand, Computed) and operand.is_null
+
+
+def _column(operand: Operand, types: _Types) -> tuple[int, IcebergType] | None:
+    """The column that an operand is; None for what is computed, and for columns of another side."""
+    return types.get(str(operand)) if isinstance(operand, ColumnRef) else None
 
 
 def _bound_test(field_id: int, kind: IcebergType, op: Operator, value: object) -> Test:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import ValueExpression
-from skipstone_core.language.predicates import ColumnRef
+from skipstone_core.language.predicates import ColumnRef, Predicate
 from skipstone_core.merging.feeds import DELETE, UPDATE
 from skipstone_core.merging.merges import COMPOSED_UPDATE, SEVERAL_COLUMN, BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
@@ -88,10 +88,26 @@ def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) 
     for number, clause in enumerate(clauses):
         open_rows = choice == NO_CLAUSE
         if clause.when is not None:
-            true = pc.fill_null(evaluate_predicate(clause.when, columns, rows), fill_value=False)
-            open_rows &= true.to_numpy(zero_copy_only=False)
+            open_rows = _holding(clause.when, columns, open_rows)
         choice[open_rows] = number
     return choice
+
+
+def _holding(when: Predicate, columns: Columns, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which rows of ``among`` satisfy a condition. What can fail is evaluated in these rows only, as SQL does."""
+    if not when.computes or among.all():
+        return holds(when, columns, len(among)) & among
+    picked = np.flatnonzero(among)
+    held = among.copy()
+    some = {name: columns[name].take(pa.array(picked)) for name in map(str, when.columns)}
+    held[picked] = holds(when, some, len(picked))
+    return held
+
+
+def holds(predicate: Predicate, columns: Columns, rows: int) -> npt.NDArray[np.bool_]:
+    """For each row, whether the predicate is true, not false or null."""
+    is_true = pc.fill_null(evaluate_predicate(predicate, columns, rows), fill_value=False)
+    return np.asarray(is_true.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 @dataclass(frozen=True)

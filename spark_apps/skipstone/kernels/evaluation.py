@@ -1,11 +1,13 @@
 """Evaluates checked predicates on Arrow columns with SQL's three-valued logic.
 
-Called by the merge kernels for ``when`` conditions. Tested against the scalar definition in the core.
+Called by the merge kernels for ``when`` conditions. Tested against the scalar definition in the core. As in Spark, what
+is computed and can fail is computed only for rows that the parts before it, in AND and OR, do not decide.
 Must not parse or check: it takes what the core has checked.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -13,6 +15,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache
@@ -21,9 +24,11 @@ from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,
+    Computed,
     Constant,
     InList,
     IsNull,
+    Like,
     Node,
     Not,
     Operand,
@@ -31,9 +36,12 @@ from skipstone_core.language.predicates import (
     Or,
     Predicate,
     StartsWith,
+    Wildcard,
+    computes,
 )
 
 from skipstone.kernels.canonical import ordered_floats
+from skipstone.kernels.computing.expressions import compute
 
 Columns = Mapping[str, pa.Array]
 Comparable: TypeAlias = Any
@@ -54,36 +62,84 @@ _COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
 
 
 def evaluate_predicate(predicate: Predicate, columns: Columns, rows: int) -> pa.Array:
-    """True, false or null for each of ``rows`` rows; ``columns`` are keyed as ``source.x`` and ``target.y``."""
-    result = _evaluate(predicate.root, columns)
+    """True, false or null for each of ``rows`` rows; ``columns`` are keyed as ``source.x`` and ``target.y``.
+
+    Raises BadData (BAD_RECORDS) as ``compute`` does, for a row whose result depends on the value that fails.
+    """
+    result = _evaluate(predicate.root, columns, rows)
     return result if isinstance(result, pa.Array) else pa.array([result.as_py()] * rows, type=pa.bool_())
 
 
-def _evaluate(node: Node, columns: Columns) -> Comparable:
+def _evaluate(node: Node, columns: Columns, rows: int) -> Comparable:
+    match node:
+        case Not():
+            return pc.invert(_evaluate(node.inner, columns, rows))
+        case And() | Or() if any(map(computes, node.parts)):
+            return _in_order(node, columns, rows)
+        case And():
+            return reduce(pc.and_kleene, [_evaluate(part, columns, rows) for part in node.parts])
+        case Or():
+            return reduce(pc.or_kleene, [_evaluate(part, columns, rows) for part in node.parts])
+        case _:
+            return _tested(node, columns, rows)
+
+
+def _tested(node: Comparison | InList | IsNull | StartsWith | Like, columns: Columns, rows: int) -> Comparable:
     match node:
         case Comparison():
-            return _compare(node.op, node.left, node.right, columns)
+            left, right = (_operand(operand, columns, rows) for operand in (node.left, node.right))
+            return _compare(node.op, left, right)
         case InList():
-            return _in_list(node, columns)
+            return _in_list(node, columns, rows)
         case IsNull():
-            return pc.is_null(_operand(node.operand, columns))
+            return pc.is_null(_operand(node.operand, columns, rows))
         case StartsWith():
-            return pc.starts_with(_operand(node.operand, columns), pattern=node.prefix)
-        case Not():
-            return pc.invert(_evaluate(node.inner, columns))
-        case And():
-            return reduce(pc.and_kleene, [_evaluate(part, columns) for part in node.parts])
-        case Or():
-            return reduce(pc.or_kleene, [_evaluate(part, columns) for part in node.parts])
+            return pc.starts_with(_text(node.operand, columns, rows), pattern=node.prefix)
+        case Like():
+            return pc.match_substring_regex(_text(node.operand, columns, rows), pattern=_pattern(node))
 
 
-def _in_list(node: InList, columns: Columns) -> Comparable:
+def _in_order(node: And | Or, columns: Columns, rows: int) -> pa.Array:
+    """A conjunction or disjunction, whose parts are evaluated where those before them leave it open."""
+    joined, decided = (pc.and_kleene, False) if isinstance(node, And) else (pc.or_kleene, True)
+    result = pa.array(np.full(rows, not decided), pa.bool_())
+    for part in node.parts:
+        open_rows = pc.indices_nonzero(pc.fill_null(pc.not_equal(result, decided), fill_value=True))
+        if len(open_rows) == rows or not computes(part):
+            result = joined(result, _evaluate(part, columns, rows))
+        else:
+            named = {str(column) for column in Predicate(part, "").columns}
+            some = {name: columns[name].take(open_rows) for name in named}
+            results = evaluate_predicate(Predicate(part, ""), some, len(open_rows))
+            places = np.zeros(rows, dtype=np.int64)
+            is_open = np.zeros(rows, dtype=bool)
+            places[open_rows] = np.arange(len(open_rows))
+            is_open[open_rows] = True
+            neutral = pa.array([not decided], pa.bool_())
+            spread = pa.concat_arrays([results, neutral]).take(pa.array(np.where(is_open, places, len(results))))
+            result = joined(result, spread)
+    return result
+
+
+def _text(operand: Operand, columns: Columns, rows: int) -> Comparable:
+    value = _operand(operand, columns, rows)
+    return value.cast(pa.string()) if pa.types.is_null(value.type) else value
+
+
+def _pattern(node: Like) -> str:
+    """The regular expression of a pattern; its wildcards also stand for ends of lines."""
+    signs = {Wildcard.ANY: ".*", Wildcard.ONE: "."}
+    texts = (signs[part] if isinstance(part, Wildcard) else re.escape(part) for part in node.parts)
+    return rf"(?s)\A{''.join(texts)}\z"
+
+
+def _in_list(node: InList, columns: Columns, rows: int) -> Comparable:
     """Literals of one type are looked for together: lists are long. One of no values holds for no row."""
     if not node.values:
         return pa.scalar(value=False)
-    operand = _operand(node.operand, columns)
-    if isinstance(operand, pa.Scalar):
-        return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
+    operand = _operand(node.operand, columns, rows)
+    if isinstance(operand, pa.Scalar) or pa.types.is_null(operand.type):
+        return reduce(pc.or_kleene, [_compare("=", operand, _scalar(value)) for value in node.values])
     matches = []
     for values in _literals(node):
         keys, wanted = _comparable(operand, values)
@@ -114,15 +170,28 @@ def _literals(node: InList) -> tuple[pa.Array, ...]:
     return made
 
 
-def _compare(op: Operator, left: Operand, right: Operand, columns: Columns) -> Comparable:
-    a, b = _operand(left, columns), _operand(right, columns)
+def _compare(op: Operator, a: Comparable, b: Comparable) -> Comparable:
+    for null, other in ((a, b), (b, a)):
+        if pa.types.is_null(null.type):
+            are_scalars = isinstance(null, pa.Scalar) and isinstance(other, pa.Scalar)
+            return (
+                pa.scalar(None, pa.bool_()) if are_scalars else pa.nulls(max(_length(null), _length(other)), pa.bool_())
+            )
     return _COMPARE[op](*_comparable(a, b))
 
 
-def _operand(operand: Operand, columns: Columns) -> Comparable:
-    if isinstance(operand, ColumnRef):
-        return columns[str(operand)]
-    return _scalar(operand)
+def _length(value: Comparable) -> int:
+    return 0 if isinstance(value, pa.Scalar) else len(value)
+
+
+def _operand(operand: Operand, columns: Columns, rows: int) -> Comparable:
+    match operand:
+        case ColumnRef():
+            return columns[str(operand)]
+        case Constant():
+            return _scalar(operand)
+        case Computed():
+            return compute(operand.expression, columns, rows)
 
 
 def _scalar(constant: Constant) -> pa.Scalar:

@@ -14,8 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
+from skipstone_core.merging.merges import MergePlan
 
-from skipstone.kernels.canonical import Int64s, int64s, null_rows
+from skipstone.kernels.canonical import Int64s, canonical, int64s, null_rows
+from skipstone.kernels.clauses import holds, source_columns, target_columns
 
 #: What ``match`` says of a target row that no source row matches.
 UNMATCHED = -1
@@ -139,3 +141,17 @@ def _lookup(column: pa.Array, values: _Ordered | pa.Array) -> Int64s:
         return np.where(null_rows([column]), UNMATCHED, places) if column.null_count else places
     index = pc.index_in(column, value_set=values, skip_nulls=True)
     return np.asarray(pc.fill_null(index, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan, source: pa.Table) -> Int64s:
+    """The source row of each row; of those with equal keys the condition decides."""
+    match = matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
+    hits = np.flatnonzero(match != UNMATCHED)
+    if plan.target_where is None or not len(hits):
+        return match
+    columns = target_columns(batch.take(pa.array(hits)))
+    columns |= source_columns(source.select(plan.where_source), match[hits])
+    kept = np.full(len(match), UNMATCHED, dtype=np.int64)
+    hits = hits[holds(plan.target_where, columns, len(hits))]
+    kept[hits] = match[hits]
+    return kept

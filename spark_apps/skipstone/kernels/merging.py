@@ -22,7 +22,7 @@ from skipstone_core.merging.merges import SEVERAL_COLUMN, BoundClause, MergePlan
 from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, FileReaders, OpenDataFile, open_readers
 from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
-from skipstone.kernels.canonical import Int64s, canonical
+from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
 from skipstone.kernels.clauses import (
     NO_CLAUSE,
@@ -40,13 +40,12 @@ from skipstone.kernels.clauses import (
     source_columns,
     target_columns,
 )
-from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.composing import compose, composed_choice
 from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
 from skipstone.kernels.holding.packing import packed_rows
 from skipstone.kernels.holding.spooling import SourceRows, SpooledRows
 from skipstone.kernels.marking import FileMarker, stays
-from skipstone.kernels.matching import UNMATCHED, KeyMatcher
+from skipstone.kernels.matching import UNMATCHED, KeyMatcher, match_batch
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 from skipstone.tables.arrow import nulls
@@ -147,7 +146,7 @@ class _Merger:
     def __init__(self, work: MergeWork, task_id: str) -> None:
         self.work = work
         self.rows = ChangeReader(work.slices, work.plan.source_columns)
-        self.keys = ChangeReader(work.slices, [key.source for key in work.plan.keys])
+        self.keys = ChangeReader(work.slices, work.plan.matching)
         self.histories = HistoryReader(work.plan, work.slices, self.rows)
         self._task_id = task_id
         self._writers: list[DataFileWriter] = []
@@ -281,7 +280,7 @@ def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice]
 def concerns_merge(work: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
     """Return whether some live row of the file has a key of the source, or is changed because it has none."""
     with open_readers(work.file, 1) as readers:
-        matches = _match_groups(readers, work, plan, ChangeReader(slices, [key.source for key in plan.keys]))
+        matches = _match_groups(readers, work, plan, ChangeReader(slices, plan.matching))
         if any((match != UNMATCHED).any() for match in matches):
             return True
         return any((_choose(readers.opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
@@ -389,12 +388,13 @@ def _match_groups(readers: FileReaders, work: FileWork, plan: MergePlan, keys: C
     groups = range(len(readers.opened.group_rows))
     if not work.parts:
         return list(readers.each(_unmatched, groups))
-    columns = source_keys(keys.table(work.parts), plan.keys)
+    source = keys.table(work.parts)
+    columns = source_keys(source, plan.keys)
     matcher = KeyMatcher(columns)
 
     def match(opened: OpenDataFile, group: int) -> Int64s:
         if _may_match(opened, group, plan, columns):
-            return _match_group(opened, group, plan, matcher)
+            return _match_group(opened, group, plan, matcher, source)
         return _unmatched(opened, group)
 
     return list(readers.each(match, groups))
@@ -419,19 +419,12 @@ def _unmatched(opened: OpenDataFile, group: int) -> Int64s:
     return np.full(rows, UNMATCHED, dtype=np.int64)
 
 
-def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher) -> Int64s:
-    judged = {column.name for column in plan.target_where.columns} if plan.target_where else set()
+def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher, source: pa.Table) -> Int64s:
+    named = plan.target_where.columns if plan.target_where else ()
+    judged = {column.name for column in named if column.side == "target"}
     names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
-    matches = [_match_batch(matcher, batch, plan) for batch in opened.read(names, group)]
+    matches = [match_batch(matcher, batch, plan, source) for batch in opened.read(names, group)]
     return np.concatenate([_NO_ROWS, *matches])
-
-
-def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) -> Int64s:
-    match = matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
-    if plan.target_where is None or not (match != UNMATCHED).any():
-        return match
-    holds = evaluate_predicate(plan.target_where, target_columns(batch), batch.num_rows)
-    return np.where(pc.fill_null(holds, fill_value=False).to_numpy(zero_copy_only=False), match, UNMATCHED)
 
 
 def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: SourceRows, match: Int64s) -> Choice:

@@ -31,7 +31,16 @@ def join_by_source(
     changeable = _may_change(clauses, files) if prune else np.arange(len(files), dtype=np.int64)
     joined = Candidates(np.union1d(candidates.files, changeable), candidates.pieces)
     before, after = len(candidates.files), len(joined.files)
-    return joined, [FunnelStage(name=NOT_MATCHED_BY_SOURCE, files_in=before, files_out=after)]
+    message = _unjudged(clauses, files) if prune else ""
+    return joined, [FunnelStage(name=NOT_MATCHED_BY_SOURCE, files_in=before, files_out=after, message=message)]
+
+
+def _unjudged(clauses: Sequence[BoundClause], files: FileSet) -> str:
+    """A sentence about the first condition that bounds do not judge; empty without one."""
+    for clause in clauses:
+        if clause.when and isinstance(plan_test(clause.when.root, files.schema, side="target"), Maybe):
+            return f"bounds cannot judge {clause.when.shown}, so every file is read"
+    return ""
 
 
 def _may_change(clauses: Sequence[BoundClause], files: FileSet) -> Int64s:

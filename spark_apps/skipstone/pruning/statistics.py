@@ -14,11 +14,11 @@ from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.language.predicates import Predicate
 from skipstone_core.merging.merges import BoundKey
 
-from skipstone.indexes.keytests import Maybe, plan_test
+from skipstone.indexes.keytests import Maybe, is_tested_whole, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.changes import ChangeSlice, read_keys
-from skipstone.pruning.funnel import Candidates, Pieces, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.funnel import Candidates, Narrowed, Pieces, SliceRunner, StageRefusal, run_here
 from skipstone.pruning.keyranges import FileRanges, KeyRangeHits, find_candidates
 from skipstone.tables.filesets import FileSet
 
@@ -113,12 +113,17 @@ class TargetWhereStage:
         """Return the name of the stage."""
         return PruneStage.TARGET_WHERE
 
-    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
+    def prune(self, candidates: Candidates) -> Candidates | Narrowed | StageRefusal:
         """Drop files in which no row can satisfy the condition."""
         if self.where is None:
             return StageRefusal(LeftOut.NO_TARGET_WHERE)
         test = plan_test(self.where.root, self.files.schema, side="target")
         if isinstance(test, Maybe):
-            return StageRefusal(LeftOut.BOUNDS_UNKNOWN, f"bounds cannot judge {self.where.text}")
+            return StageRefusal(
+                LeftOut.BOUNDS_UNKNOWN, f"bounds cannot judge {self.where.shown}, each row is judged by it"
+            )
         mask = files_that_may_match(test, self.files, bounds_columns(self.files.schema))
-        return candidates.among(np.flatnonzero(mask))
+        left = candidates.among(np.flatnonzero(mask))
+        if is_tested_whole(self.where.root, self.files.schema, side="target"):
+            return left
+        return Narrowed(left, "bounds judge a part of it, and the rows of these files are judged by all of it")

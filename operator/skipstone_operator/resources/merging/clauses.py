@@ -58,7 +58,7 @@ def _assignments(text: str, item: str) -> Doc:
     )
 
 
-_LITERALS = "a literal ('text', 1.5, true, date '2024-12-31', null)"
+_LITERALS = "a literal ('text', 1.5, true, date '2024-12-31', null), default"
 _COMPUTED = "an expression of + - * / % ||, coalesce, concat, round, to_date and cast"
 _ASSIGNED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x and target.y."
 _INSERTED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x."

@@ -26,6 +26,7 @@ from skipstone.kernels.clauses import (
     changed_columns,
     choose_clauses,
     choose_rows,
+    holds,
     inserted_rows,
     nullable,
     replaced_values,
@@ -33,7 +34,6 @@ from skipstone.kernels.clauses import (
     target_columns,
     with_changes,
 )
-from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.finding import Histories
 from skipstone.kernels.matching import UNMATCHED
 from skipstone.tables.arrow import ROW_ID, field_id
@@ -152,8 +152,7 @@ class _State:
             )
             matches &= _holds(pc.equal(given, kept))
         if self.plan.target_where is not None:
-            columns = target_columns(self.rows)
-            matches &= _holds(evaluate_predicate(self.plan.target_where, columns, len(self.alive)))
+            matches &= holds(self.plan.target_where, target_columns(self.rows), len(self.alive))
         if (self.alive & ~matches).any():
             raise BadData(
                 Reason.BAD_RECORDS,

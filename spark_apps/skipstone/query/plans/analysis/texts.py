@@ -32,8 +32,9 @@ def _shown(node: core.Node, tests: int) -> tuple[str, int]:
             return _list_text(node), tests - 1
         case core.IsNull():
             return f"{_text(node.operand)} is null", tests - 1
-        case core.StartsWith():
-            return f"{_text(node.operand)} like {node.prefix + '%'!r}", tests - 1
+        case core.StartsWith() | core.Like():
+            pattern = node.pattern if isinstance(node, core.Like) else f"{node.prefix}%"
+            return f"{_text(node.operand)} like {pattern!r}", tests - 1
 
 
 def _joined(node: core.And | core.Or, tests: int) -> tuple[str, int]:
@@ -56,8 +57,8 @@ def _list_text(node: core.InList) -> str:
 
 
 def _text(operand: core.Operand) -> str:
-    if isinstance(operand, core.ColumnRef):
-        return str(operand)
+    if not isinstance(operand, core.Constant):
+        return operand.text if isinstance(operand, core.Computed) else str(operand)
     value = operand.value
     if isinstance(value, bytes):
         return value.hex()
