@@ -189,7 +189,7 @@ def test_value_of_a_predicate(text: str, expected: object) -> None:
         ("Source.n = 1", "there is no column Source.n: write source.n, names are exact"),
         (
             "target.day.year = 1",
-            "no column target.day.year: fields within columns of the table cannot be named",
+            "no column target.day.year: name a column of the table, or a field within one that is a struct",
         ),
     ],
 )

@@ -153,6 +153,23 @@ def test_conditions_of_on_beside_keys_go_where_they_mean_the_same() -> None:
     assert found["targetWhere"] == "target.b <=> source.b AND target.v % 2 = source.v + 1"
 
 
+def test_fields_of_structs_of_the_table_are_paths() -> None:
+    found = spec(
+        "WHEN MATCHED AND t.s.`in`.c > 1 THEN UPDATE SET t.s.a = s.a, t.s.`in`.d = t.s.`in`.d || '-' "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+        on="t.id = s.id AND t.s.a = s.a",
+    )
+    assert found["keys"] == [{"target": "id", "source": "id"}]
+    assert found["targetWhere"] == "target.s.a = source.a"
+    assert found["whenMatched"] == [
+        {
+            "when": "target.s.`in`.c > 1",
+            "action": "Update",
+            "set": {"s.a": "source.a", "s.in.d": "target.s.`in`.d || '-'"},
+        }
+    ]
+
+
 def test_default_is_a_value_of_a_column() -> None:
     found = spec("WHEN MATCHED THEN UPDATE SET a = DEFAULT WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, DEFAULT)")
     assert found["whenMatched"][0]["set"] == {"a": "default"}
@@ -249,10 +266,10 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     ),
     ({"clauses": "WHEN MATCHED THEN UPDATE SET a = a"}, "WHEN MATCHED (1), a", "write s.a or t.a", {"clauses": UPDATE}),
     (
-        {"clauses": "WHEN MATCHED THEN UPDATE SET a.b = s.a"},
-        "WHEN MATCHED (1)",
-        "name a whole column",
-        {"clauses": UPDATE},
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id, t.a.b) VALUES (s.id, s.a)"},
+        "WHEN NOT MATCHED (1)",
+        "give the whole column a value",
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, s.a)"},
     ),
     (
         {"clauses": "WHEN MATCHED THEN UPDATE SET a = try_cast(s.a AS INT)"},

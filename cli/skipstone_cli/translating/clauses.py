@@ -126,16 +126,19 @@ class Clauses:
         named = [exp.column(exp.to_identifier(name, quoted=True)) for name in columns.named]
         return {column.name: scope.find(column).text for column in named}
 
-    def _target(self, node: exp.Expr) -> str:
+    def _target(self, node: exp.Expr, when: When) -> str:
         scope = Scope([self.table], [self.table])
-        if not isinstance(node, exp.Column):
+        if not is_column(node):
             raise Untranslatable(f"{quoted(node)} is not a column of the table: name the columns that get a value")
-        return scope.find(node).path[0]
+        name = scope.find(node)
+        if when.role == NOT_MATCHED and len(name.path) > 1:
+            raise Untranslatable(f"{quoted(node)} is a field of a new row: give the whole column a value")
+        return name.field
 
     def _collected(self, pairs: Sequence[tuple[exp.Expr, exp.Expr]], values: Values, when: When) -> Mapping[str, str]:
         assigned: dict[str, str] = {}
         for column, value in pairs:
-            name = self._target(column)
+            name = self._target(column, when)
             if name in assigned:
                 raise Untranslatable(f"the column {name!r} gets two values: leave one out")
             assigned[name] = ""

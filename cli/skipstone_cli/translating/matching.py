@@ -70,7 +70,9 @@ def _pair(part: exp.Expr, scope: Scope) -> tuple[Name, Name] | None:
     if not (is_column(left) and is_column(right)):
         return None
     names = {name.side: name for name in (scope.find(left), scope.find(right))}
-    return (names[TARGET], names[SOURCE]) if len(names) > 1 else None
+    if len(names) < 2 or len(names[TARGET].path) > 1:
+        return None
+    return names[TARGET], names[SOURCE]
 
 
 def _sides(part: exp.Expr, scope: Scope) -> set[str]:

@@ -118,11 +118,11 @@ class Scope:
                 raise Untranslatable(
                     f"{quoted(column)} is of the {_WORD[side.name]}, which has no row here: leave it out"
                 )
-            return _name(side, rest, column)
+            return _name(side, rest)
         if len(self.sides) > 1:
             aliases = " or ".join(".".join((*side.qualifiers[0], parts[-1])) for side in self.sides if side.qualifiers)
             raise Untranslatable(f"{quoted(column)} does not say whose column it is: write {aliases}")
-        return _name(self.sides[0], parts, column)
+        return _name(self.sides[0], parts)
 
 
 _WORD = {SOURCE: "source", TARGET: "table"}
@@ -133,10 +133,8 @@ def is_column(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column | exp.Dot) and not isinstance(node.this, exp.Star)
 
 
-def _name(side: Side, parts: Sequence[str], column: exp.Expr) -> Name:
+def _name(side: Side, parts: Sequence[str]) -> Name:
     if side.name == TARGET:
-        if len(parts) > 1:
-            raise Untranslatable(f"{quoted(column)} is a field within a column of the table: name a whole column")
         return Name(TARGET, tuple(parts))
     first, *rest = parts
     return Name(SOURCE, (*side.columns.path(first), *rest))

@@ -63,7 +63,7 @@ def missing_column(operand: ColumnRef, types: Mapping[str, str]) -> UnsupportedP
         named = [f"{side}.{operand.name}" for side in sides]
         return UnsupportedPredicate(f"{lead}: write {' or '.join([name for name in named if name in types] or named)}")
     if operand.side == "target" and is_path(operand.name):
-        return UnsupportedPredicate(f"{lead}: fields within columns of the table cannot be named, name a whole column")
+        return UnsupportedPredicate(f"{lead}: name a column of the table, or a field within one that is a struct")
     start = f"{operand.side}." if operand.side else ""
     own = [name.removeprefix(start) for name in types if name.startswith(start)]
     return UnsupportedPredicate(f"{lead}: {like_hint(operand.name, own)}")

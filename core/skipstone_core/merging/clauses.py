@@ -28,7 +28,7 @@ from skipstone_core.language.expressions import (
 from skipstone_core.language.literals import Unfit, fit_literal
 from skipstone_core.language.operands import DefaultValue
 from skipstone_core.language.parser import Assigned, parse_assigned, parse_predicate
-from skipstone_core.language.paths import like_hint
+from skipstone_core.language.paths import join_path, like_hint, split_path
 from skipstone_core.language.predicates import ColumnRef, Constant, Predicate, Value, check_types
 from skipstone_core.reasons import Reason
 
@@ -37,7 +37,7 @@ from skipstone_core.reasons import Reason
 class MergeColumn:
     """A column of one side: ``type`` is an Iceberg type name. ``default``: what inserts write when nothing feeds it.
 
-    ``is_field``: it is a field within a column of the source, which feeds no column by its name alone.
+    ``is_field``: it is a field within a column, which feeds no column by its name alone and is fed by none.
     """
 
     name: str
@@ -60,7 +60,8 @@ class BoundKey:
 class BoundClause:
     """A clause ready for the kernels. Target columns get what ``values`` (source columns), ``literals`` or
     ``expressions`` say; no column is in two of them. ``present``: those whose source column a row does not have stay as
-    they are.
+    they are. ``fields``: those that are fields within columns, by their paths. ``read``: columns of the table that hold
+    these fields, or that expressions read.
     """
 
     action: MergeAction
@@ -69,14 +70,19 @@ class BoundClause:
     literals: Mapping[str, Value | None] = field(default_factory=dict)
     expressions: Mapping[str, ValueExpression] = field(default_factory=dict)
     present: bool = False
+    fields: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
 
     @property
     def assigned(self) -> frozenset[str]:
-        """The target columns that it gives a value."""
-        return frozenset((*self.values, *self.literals, *self.expressions))
+        """The target columns that it gives a value, or of which a field gets one."""
+        names = (*self.values, *self.literals, *self.expressions)
+        return frozenset(split_path(name)[0] if name in self.fields else name for name in names)
 
     def computed_from(self, side: str) -> frozenset[str]:
-        """The columns of ``side`` that its expressions read."""
+        """The columns of ``side`` that its expressions read; of the table also those whose fields get a value."""
+        if side == "target":
+            return self.read
         columns = (column for expression in self.expressions.values() for column in expression.columns)
         return frozenset(column.name for column in columns if column.side == side)
 
@@ -230,7 +236,38 @@ def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundCl
             types = _types(role, sides)
             expression = check_expression(value, types, text=text, field=f"{path}.{column}", zone=sides.zone)
             expressions[column] = _into(expression, targets[column])
-    return BoundClause(action=clause.action, values=values, literals=literals, expressions=expressions)
+    named = (*values, *literals, *expressions)
+    read = {column for term in expressions.values() for column in term.columns if column.side == "target"}
+    fields = frozenset(name for name in named if targets[name].is_field)
+    _check_fields(path, named, fields, role)
+    return BoundClause(
+        action=clause.action,
+        values=values,
+        literals=literals,
+        expressions=expressions,
+        fields=fields,
+        read=frozenset(
+            [_root(targets[column.name]) for column in read] + [_root(targets[name]) for name in sorted(fields)]
+        ),
+    )
+
+
+def _root(column: MergeColumn) -> str:
+    """The column of the table that a column is, or that holds a field."""
+    return split_path(column.name)[0] if column.is_field else column.name
+
+
+def _check_fields(path: str, named: Sequence[str], fields: frozenset[str], role: Role) -> None:
+    """Refuse fields of new rows, and a field beside what holds it."""
+    for name in sorted(fields):
+        parts = split_path(name)
+        if role is NOT_MATCHED:
+            message = f"{name} is a field within a column, and a new row needs the whole column: assign {parts[0]}"
+            raise BadSpec(Reason.INVALID_SPEC, message, field=f"{path}.{name}")
+        whole = next((join_path(parts[:n]) for n in range(1, len(parts)) if join_path(parts[:n]) in named), None)
+        if whole is not None:
+            message = f"{name} is a field within {whole}, which gets a value too: remove one of them"
+            raise BadSpec(Reason.INVALID_SPEC, message, field=f"{path}.{name}")
 
 
 def _into(expression: ValueExpression, target: MergeColumn) -> ValueExpression:
@@ -300,7 +337,7 @@ def _keep_sequence(path: str, sides: Sides, bound: BoundClause) -> BoundClause:
 def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     """Target columns fed by the source's mapping, else by equal name; key columns of an insert by their key pair."""
     names = {column.name for column in sides.source if not column.is_field}
-    values = {column.name: column.name for column in sides.target if column.name in names}
+    values = {column.name: column.name for column in sides.target if column.name in names and not column.is_field}
     fed = {column.name for column in sides.source}
     values |= {mapped.column: mapped.from_ for mapped in sides.mapping if mapped.from_ in fed}
     if action is MergeAction.INSERT:
@@ -311,11 +348,15 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
 
 
 def _defaults(target: Sequence[MergeColumn], bound: BoundClause) -> dict[str, Value | None]:
-    return {c.name: c.default for c in target if c.default is not None and c.name not in bound.assigned}
+    return {
+        c.name: c.default for c in target if c.default is not None and c.name not in bound.assigned and not c.is_field
+    }
 
 
 def _check_required(path: str, target: Sequence[MergeColumn], fed: Collection[str]) -> None:
-    missing = next((column for column in target if column.required and column.name not in fed), None)
+    missing = next(
+        (column for column in target if column.required and not column.is_field and column.name not in fed), None
+    )
     if missing is None:
         return
     if is_opaque(missing.type):
@@ -347,6 +388,9 @@ def _check_assignable(path: str, bound: BoundClause, sides: Sides) -> None:
     for column, origin in bound.values.items():
         if column not in targets:
             raise _no_target(column, targets, path)
+        if targets[column].is_field and column not in bound.fields:
+            message = f"{column} is a field within a column of the table: name it in set, not in source.mapping"
+            raise BadSpec(Reason.COLUMN_NOT_FOUND, message, field=path)
         if origin not in sources:
             message = f"the source has no column {origin!r}: {like_hint(origin, sources)}"
             raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=f"{path}.{column}")

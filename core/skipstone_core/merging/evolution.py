@@ -39,7 +39,9 @@ def new_columns(
         if kinds.get(origin, UNKNOWN) != UNKNOWN
     ]
     refuse_closed(added, _field(task))
-    refuse_names((column.name for column in target), [column.name for column in added], _field(task))
+    refuse_names(
+        (column.name for column in target if not column.is_field), [column.name for column in added], _field(task)
+    )
     return tuple(added)
 
 

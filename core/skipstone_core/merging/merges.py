@@ -18,8 +18,8 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.language.parser import parse_predicate
-from skipstone_core.language.paths import like_hint
-from skipstone_core.language.predicates import Predicate, check_types
+from skipstone_core.language.paths import like_hint, split_path
+from skipstone_core.language.predicates import ColumnRef, Predicate, check_types
 from skipstone_core.merging.clauses import (
     MATCHED,
     NOT_MATCHED,
@@ -145,6 +145,17 @@ class MergePlan:
         return RepeatedKeys.EACH if is_insert_only else RepeatedKeys.REFUSED
 
     @property
+    def judged(self) -> frozenset[ColumnRef]:
+        """The columns of the table that its conditions name."""
+        clauses = (*self.when_matched, *self.when_not_matched_by_source)
+        conditions = [clause.when for clause in clauses if clause.when] + [*filter(None, [self.target_where])]
+        return frozenset(column for condition in conditions for column in condition.columns if column.side == "target")
+
+    def held_in(self, name: str) -> str:
+        """The column of the table that ``name`` is, or the one that holds the field ``name``."""
+        return name if name in self.target_columns else split_path(name)[0]
+
+    @property
     def where_source(self) -> tuple[str, ...]:
         """The source columns that ``target_where`` names."""
         columns = self.target_where.columns if self.target_where else ()
@@ -259,7 +270,7 @@ def plan_merge(
         stored_sequence=stored,
         source_columns=(*used, KEPT_COLUMN) if partial else used,
         partial=partial,
-        target_columns=tuple(column.name for column in target),
+        target_columns=tuple(column.name for column in target if not column.is_field),
         time_zone=task.time_zone,
         target_where=where,
     )
@@ -296,7 +307,13 @@ def bind_keys(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[M
         raise BadSpec(Reason.INVALID_SPEC, f"name 1 to {MAX_KEYS} key columns", field="spec.keys")
     if len({key.target for key in task.keys}) < len(task.keys):
         raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
-    targets, sources = by_name(target), by_name(source)
+    targets, sources = by_name([column for column in target if not column.is_field]), by_name(source)
+    fields = {column.name for column in target if column.is_field}
+    for i, key in enumerate(task.keys):
+        if key.target in fields:
+            message = f"{key.target} is a field within a column of the table, and keys are whole columns"
+            hint = "pair other columns, and compare the field in targetWhere"
+            raise BadSpec(Reason.KEY_COLUMN_MISSING, f"{message}: {hint}", field=f"spec.keys[{i}]")
     return tuple(
         _bind_key(f"spec.keys[{i}]", key, targets, sources, task.source.format) for i, key in enumerate(task.keys)
     )
@@ -332,7 +349,7 @@ def bind_stored_sequence(
         message = "it needs sequenceBy, the source column whose values it keeps"
         raise BadSpec(Reason.INVALID_SPEC, message, field=where)
     stored, given = by_name(target).get(name), by_name(source).get(task.sequence_by)
-    if stored is None:
+    if stored is None or stored.is_field:
         message = f"the table has no column {name!r}: {like_hint(name, by_name(target))}"
         raise BadSpec(Reason.COLUMN_NOT_FOUND, message, field=where)
     if given is None:
@@ -405,7 +422,7 @@ def _no_source(name: str, source: Sequence[MergeColumn], where: str) -> BadSpec:
 def _is_typed(task: MergeTask, name: str, target: Sequence[MergeColumn]) -> bool:
     declared: Iterable[ColumnSpec] = task.source.columns
     mapped = {mapping.from_: mapping.column for mapping in task.source.mapping}
-    return name in {c.name for c in declared} or mapped.get(name, name) in {c.name for c in target}
+    return name in {c.name for c in declared} or mapped.get(name, name) in {c.name for c in target if not c.is_field}
 
 
 def _used_source_columns(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import ValueExpression
+from skipstone_core.language.paths import split_path
 from skipstone_core.language.predicates import ColumnRef, Predicate
 from skipstone_core.merging.feeds import DELETE, UPDATE
 from skipstone_core.merging.merges import COMPOSED_UPDATE, SEVERAL_COLUMN, BoundClause, MergePlan, PartialRows
@@ -23,6 +24,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
+from skipstone.kernels.computing.structs import column_at, field_at, put, with_field
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.holding.spooling import SourceRows, SpooledRows
 from skipstone.kernels.partial import kept_columns
@@ -175,7 +177,7 @@ def _choose_some(plan: MergePlan, match: Int64s, source: pa.Table, target: Colum
 def chosen_by(plan: MergePlan, *, matched: bool) -> list[str]:
     """The target columns that choosing needs, in a file that has matched rows or (not ``matched``) none."""
     clauses = plan.target_clauses if matched else plan.when_not_matched_by_source
-    names = {column.name for column in _named(clauses) if column.side == "target"}
+    names = {plan.held_in(column.name) for column in _named(clauses) if column.side == "target"}
     if matched and plan.stored_sequence is not None:
         names.add(plan.stored_sequence.target)
     return sorted(names)
@@ -242,9 +244,13 @@ def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
 
 
-def target_columns(target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
-    """Columns for predicates, keyed ``target.x``."""
-    return {f"target.{name}": _chunk(target.column(name)) for name in target.schema.names}
+def target_columns(plan: MergePlan, target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
+    """Columns for the predicates of ``plan``, keyed ``target.x``, and fields within them that these name."""
+    columns = {f"target.{name}": _chunk(target.column(name)) for name in target.schema.names}
+    for column in plan.judged:
+        if str(column) not in columns and plan.held_in(column.name) in target.schema.names:
+            columns[str(column)] = _chunk(column_at(target, column.name))
+    return columns
 
 
 def apply_clauses(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
@@ -280,7 +286,7 @@ def _take_composed(changed: dict[str, pa.Array], batch: MatchedBatch, composed: 
     for at, name in enumerate(batch.target.schema.names):
         before, values = batch.target.column(at), _chunk(composed.rows.column(name).take(numbers))
         if not _is_same(before.take(pa.array(rows)), values):
-            changed[name] = replaced_values(changed.get(name, before), rows, values)
+            changed[name] = put(changed.get(name, before), rows, values)
 
 
 def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s) -> None:
@@ -288,7 +294,7 @@ def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s
     for field in batch.target.schema:
         if field_id(field) == LAST_UPDATED:
             before = changed.get(field.name, batch.target.column(field.name))
-            changed[field.name] = replaced_values(before, rows, pa.nulls(len(rows), field.type))
+            changed[field.name] = put(before, rows, pa.nulls(len(rows), field.type))
 
 
 def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:
@@ -346,9 +352,12 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
     for assigned in _assigned(clause, batch, rows):
-        before = batch.target.column(assigned.name)
-        if len(assigned.rows) and not _is_same(before.take(pa.array(assigned.rows)), assigned.values):
-            changed[assigned.name] = replaced_values(changed.get(assigned.name, before), assigned.rows, assigned.values)
+        name, *path = split_path(assigned.name) if assigned.name in clause.fields else [assigned.name]
+        before = changed.get(name, batch.target.column(name))
+        if path and len(assigned.rows):
+            changed[name] = with_field(_chunk(before), path, assigned.rows, assigned.values)
+        elif len(assigned.rows) and not _is_same(before.take(pa.array(assigned.rows)), assigned.values):
+            changed[name] = put(before, assigned.rows, assigned.values)
 
 
 class _Assigned(NamedTuple):
@@ -362,23 +371,29 @@ class _Assigned(NamedTuple):
 def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[_Assigned]:
     """Yield the values that a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
+    fields = {
+        name: field_at(schema, name)
+        for name in (*clause.values, *clause.expressions, *clause.literals)
+        if (split_path(name)[0] if name in clause.fields else name) in schema.names
+    }
     kept = kept_columns(batch.source, batch.partial) if batch.partial and clause.present else {}
     for name, origin in clause.values.items():
-        if name in schema.names:
+        if name in fields:
             given = rows[~kept[origin][batch.match[rows]]] if origin in kept else rows
             taken = pa.array(batch.match[given])
-            yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), schema.field(name)))
+            yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), fields[name]))
     for name, expression in clause.expressions.items():
-        if name in schema.names:
-            yield _Assigned(name, rows, _computed(expression, batch, rows, schema.field(name)))
+        if name in fields:
+            yield _Assigned(name, rows, _computed(expression, batch, rows, fields[name]))
     for name, value in clause.literals.items():
-        if name in schema.names:
-            yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
+        if name in fields:
+            yield _Assigned(name, rows, _repeated(value, fields[name], len(rows)))
 
 
 def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, field: pa.Field) -> pa.Array:
     """An expression in ``rows``, of the values that target columns had before the merge."""
-    columns = _taken({f"target.{name}": batch.target.column(name) for name in _read_by(expression, "target")}, rows)
+    read = {f"target.{name}": _chunk(column_at(batch.target, name)) for name in _read_by(expression, "target")}
+    columns = _taken(read, rows)
     if names := _read_by(expression, "source"):
         columns |= source_columns(batch.source.select(names), batch.match[rows])
     return fitted(compute(expression, columns, len(rows)), field)
@@ -387,17 +402,6 @@ def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, fi
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
     """A literal, or null, in every row."""
     return nulls(rows, field.type) if value is None else pa.repeat(default_scalar(value, field.type), rows)
-
-
-def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
-    """The column with ``values`` in ``rows``."""
-    if pa.types.is_nested(column.type) or isinstance(column, pa.ExtensionArray):
-        take = np.arange(len(column))
-        take[rows] = np.arange(len(column), len(column) + len(rows))
-        return pa.concat_arrays([column, values]).take(pa.array(take))
-    mask = np.zeros(len(column), dtype=bool)
-    mask[rows] = True
-    return pc.replace_with_mask(column, pa.array(mask), values)
 
 
 def _is_same(before: pa.Array, after: pa.Array) -> bool:

@@ -149,7 +149,7 @@ def match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan, sou
     hits = np.flatnonzero(match != UNMATCHED)
     if plan.target_where is None or not len(hits):
         return match
-    columns = target_columns(batch.take(pa.array(hits)))
+    columns = target_columns(plan, batch.take(pa.array(hits)))
     columns |= source_columns(source.select(plan.where_source), match[hits])
     kept = np.full(len(match), UNMATCHED, dtype=np.int64)
     hits = hits[holds(plan.target_where, columns, len(hits))]

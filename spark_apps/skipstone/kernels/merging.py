@@ -421,7 +421,7 @@ def _unmatched(opened: OpenDataFile, group: int) -> Int64s:
 
 def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher, source: pa.Table) -> Int64s:
     named = plan.target_where.columns if plan.target_where else ()
-    judged = {column.name for column in named if column.side == "target"}
+    judged = {plan.held_in(column.name) for column in named if column.side == "target"}
     names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
     matches = [match_batch(matcher, batch, plan, source) for batch in opened.read(names, group)]
     return np.concatenate([_NO_ROWS, *matches])
@@ -435,7 +435,7 @@ def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: SourceRow
     choices, start = [_NO_CHOICE], 0
     for batch in opened.read(names, group):
         stop = start + batch.num_rows
-        choices.append(choose_rows(plan, match[start:stop], source, target_columns(batch)))
+        choices.append(choose_rows(plan, match[start:stop], source, target_columns(plan, batch)))
         start = stop
     return np.concatenate(choices)
 

@@ -29,11 +29,11 @@ from skipstone.kernels.clauses import (
     holds,
     inserted_rows,
     nullable,
-    replaced_values,
     source_columns,
     target_columns,
     with_changes,
 )
+from skipstone.kernels.computing.structs import put
 from skipstone.kernels.histories.finding import Histories
 from skipstone.kernels.matching import UNMATCHED
 from skipstone.tables.arrow import ROW_ID, field_id
@@ -111,7 +111,7 @@ class _State:
 
     def _update(self, changes: pa.Table) -> None:
         match = np.where(self.alive, np.arange(len(self.alive)), UNMATCHED)
-        choice = choose_rows(self.plan, match, changes, target_columns(self.rows))
+        choice = choose_rows(self.plan, match, changes, target_columns(self.plan, self.rows))
         batch = MatchedBatch(self.rows, changes, match, choice, self.plan.partial)
         clauses = self.plan.when_matched
         self.rows = with_changes(batch, changed_columns(batch, clauses), ())
@@ -133,9 +133,7 @@ class _State:
     def _fill(self, rows: Int64s, values: pa.RecordBatch) -> None:
         """Rows that begin again keep the id that they have in the table."""
         columns = [
-            self.rows.column(at)
-            if field_id(field) == ROW_ID
-            else replaced_values(self.rows.column(at), rows, values.column(at))
+            self.rows.column(at) if field_id(field) == ROW_ID else put(self.rows.column(at), rows, values.column(at))
             for at, field in enumerate(self.rows.schema)
         ]
         self.rows = pa.RecordBatch.from_arrays(columns, schema=values.schema)
@@ -152,7 +150,7 @@ class _State:
             )
             matches &= _holds(pc.equal(given, kept))
         if self.plan.target_where is not None:
-            matches &= holds(self.plan.target_where, target_columns(self.rows), len(self.alive))
+            matches &= holds(self.plan.target_where, target_columns(self.plan, self.rows), len(self.alive))
         if (self.alive & ~matches).any():
             raise BadData(
                 Reason.BAD_RECORDS,

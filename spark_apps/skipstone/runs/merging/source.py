@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField, StringType, UnknownType, UUIDType
+from pyiceberg.types import NestedField, StringType, StructType, UnknownType, UUIDType
 from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import KeyFamily, KeyType, key_type
+from skipstone_core.language.paths import join_path
 from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
 from skipstone_core.merging.leavingout import leaves_out
@@ -254,11 +255,24 @@ def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
 
 
 def target_schema(schema: Schema) -> tuple[MergeColumn, ...]:
-    """The table's columns as the rules of merges take them."""
-    return tuple(
+    """The table's columns as the rules of merges take them, and the fields within those that are structs."""
+    columns = tuple(
         MergeColumn(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default)
         for f in schema.fields
     )
+    taken = {column.name for column in columns}
+    return (*columns, *(field for field in _fields_within(schema.fields, ()) if field.name not in taken))
+
+
+def _fields_within(fields: Sequence[NestedField], path: tuple[str, ...]) -> Iterator[MergeColumn]:
+    for within in fields:
+        here = (*path, within.name)
+        if path:
+            yield MergeColumn(
+                name=join_path(here), type=str(within.field_type), required=within.required, is_field=True
+            )
+        if isinstance(within.field_type, StructType):
+            yield from _fields_within(within.field_type.fields, here)
 
 
 def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
