@@ -176,6 +176,7 @@ ACCEPTED = (
         "warehouse-most-source-locations",
         _locations(*({"name": f"l{i}", "s3": {"bucket": "landing", "prefix": f"erp/{i}"}} for i in range(16))),
     ),
+    _mj("names-in-any-case", {"source.matchNames": "IgnoreCase"}),
     _mj("feed-smallest", FEED),
     _mj(
         "feed-every-field",
@@ -536,6 +537,8 @@ REJECTED = (
         "spec.source.changeFormat", "source.timePrecision, source.columnTimePrecisions"),
     _mj("feed-placeholder-without-octets", {**FEED, "source.unavailableValue": "hex:5"}, "spec.source.unavailableValue",
         "source.unavailableValue has 'hex:' without octets"),
+    _mj("feed-in-any-case", {**FEED, "source.matchNames": "IgnoreCase"}, "spec.source.matchNames",
+        "source.matchNames is not for change feeds"),
     _mj("equal-rows-without-feed", {"source.equalRows": "Collapse"}, "spec.source.equalRows",
         "source.equalRows is for change feeds only"),
     _mj("replay-of-all-files", {"source.replayFrom": "feeds/a"}, "spec.source.replayFrom",

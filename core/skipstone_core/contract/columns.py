@@ -14,3 +14,10 @@ class UnknownColumns(StrEnum):
     IGNORE = "Ignore"
     REFUSE = "Refuse"
     ADD = "Add"
+
+
+class MatchNames(StrEnum):
+    """Whether names of columns that differ in case only are the same."""
+
+    EXACT = "Exact"
+    IGNORE_CASE = "IgnoreCase"

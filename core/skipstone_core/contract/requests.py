@@ -14,7 +14,7 @@ from typing import ClassVar
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSpec
-from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.columns import MatchNames, UnknownColumns
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters
@@ -239,7 +239,7 @@ class SourceSpec:
     of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
     ``tables``: which of the tool's tables the feed is of, with * for any text. ``generated``: expressions of columns
     that the source database generates and the feed leaves out. ``non_finite``, ``infinity``, ``equal_rows``: None is
-    Refuse; ``unknown_columns``: None is Ignore.
+    Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only.
     ``only_rejected``: of the changes in the files, those count that earlier merges left out.
     These are None when unset, so that requests without them stay as they were.
     """
@@ -267,6 +267,7 @@ class SourceSpec:
     equal_rows: EqualRows | None = None
     generated: Mapping[str, str] | None = None
     unknown_columns: UnknownColumns | None = None
+    match_names: MatchNames | None = None
     only_rejected: bool | None = None
 
 

@@ -7,6 +7,7 @@ Must not know types or values of columns: predicates.check_types and expressions
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -29,7 +30,7 @@ from skipstone_core.language.expressions import (
 )
 from skipstone_core.language.faults import unexpected
 from skipstone_core.language.operands import DefaultValue
-from skipstone_core.language.paths import join_path
+from skipstone_core.language.paths import join_path, split_path
 from skipstone_core.language.predicates import (
     SIDES,
     And,
@@ -174,6 +175,28 @@ def _check_parts(term: Term, field: str) -> None:
 def _is_endless(term: Term) -> bool:
     literal = term.operand.value if isinstance(term, Atom) and isinstance(term.operand, Constant) else None
     return isinstance(literal, float) and not math.isfinite(literal)
+
+
+def rename_columns(text: str, rename: Callable[[ColumnRef], ColumnRef], *, is_assigned: bool = False) -> str:
+    """``text``, a predicate or (``is_assigned``) what is assigned, with other columns in the places of its own.
+
+    What does not parse stays as it is.
+    """
+    try:
+        tree = _reader("assigned" if is_assigned else "start").parse(text)
+    except UnexpectedInput:
+        return text
+    for column in sorted(tree.find_data("column"), key=lambda named: named.meta.start_pos, reverse=True):
+        tokens = list(column.scan_values(lambda value: isinstance(value, Token)))
+        first, *rest = map(_identifier, tokens)
+        side = first.lower() if first.lower() in SIDES and rest else ""
+        named = ColumnRef(side, join_path(rest if side else [first, *rest]))
+        other = rename(named)
+        if other != named or (side and first != side):
+            parts = [f"`{part.replace('`', '``')}`" for part in split_path(other.name)]
+            written = ".".join([*([other.side] if other.side else []), *parts])
+            text = text[: column.meta.start_pos] + written + text[column.meta.end_pos :]
+    return text
 
 
 def _understood(text: str, start: str, field: str) -> object:
@@ -325,6 +348,11 @@ class _Builder(Transformer[Token, Node]):
 @lru_cache(maxsize=2)
 def _parser(start: str) -> Lark:
     return Lark(GRAMMAR, start=start, parser="lalr", transformer=_Builder(), maybe_placeholders=False)
+
+
+@lru_cache(maxsize=2)
+def _reader(start: str) -> Lark:
+    return Lark(GRAMMAR, start=start, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
 def _check_nesting(text: str, field: str) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 from skipstone_core.codec import camel
 from skipstone_core.contract.badrecords import BadRecordPolicy
-from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.columns import MatchNames, UnknownColumns
 from skipstone_core.contract.feeds import EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy
@@ -278,6 +278,12 @@ class MergeSource(Source):
         ),
         *(_tool_rule(tools, fields) for tools, fields in tool_fields().items()),
         Rule(
+            holds=lambda source: source.change_format is None or source.match_names is None,
+            rule="!has(self.changeFormat) || !has(self.matchNames)",
+            message="source.matchNames is not for change feeds, whose columns have the names of the table: remove it",
+            field_path=".matchNames",
+        ),
+        Rule(
             holds=lambda source: source.replay_from is None or source.consume == ConsumePolicy.NEW,
             rule="!has(self.replayFrom) || (has(self.consume) && self.consume == 'New')",
             message="source.replayFrom is for files that were consumed before: set source.consume to New",
@@ -314,6 +320,13 @@ class MergeSource(Source):
         Doc(
             f"The files are a change feed that {_WRITERS} wrote: what each change does, to which row and in which "
             "order is read from them."
+        ),
+    ] = None
+    match_names: Annotated[
+        MatchNames | None,
+        Doc(
+            "Whether names of columns have to be Exact (the default), or IgnoreCase also finds the column whose name "
+            "differs in case only, for keys, clauses, conditions and columns of equal name."
         ),
     ] = None
     allow_truncate: Annotated[

@@ -22,9 +22,9 @@ from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.columns import MatchNames, UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
-from skipstone_core.contract.requests import MergeTask
+from skipstone_core.contract.requests import MergeTask, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.language.paths import join_path
@@ -32,6 +32,7 @@ from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
 from skipstone_core.merging.leavingout import leaves_out
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows, plan_merge
+from skipstone_core.merging.naming import with_exact_names
 from skipstone_core.merging.unused import MAX_UNUSED, Names, merge_names, refuse_unknown
 from skipstone_core.reasons import Reason
 
@@ -158,6 +159,9 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
+    site = _exact(
+        site, table, lambda source, rules: read_source(spark, site.listing, source, files.schema, rules).groups
+    )
     may_leave_out = leaves_out(site.task)
     rules = ReadRules(site.task.time_zone, _named(site.task), records=may_leave_out)
     read = read_source(spark, site.listing, site.task.source, files.schema, rules)
@@ -179,6 +183,12 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     """
     leaves_out(site.task)
     limits = PlainLimits(site.share.rows, site.share.source_bytes, site.share.decoded_bytes)
+
+    def groups(source: SourceSpec, rules: ReadRules) -> Sequence[ColumnGroup]:
+        plain = find_plain(site.listing, source, files.schema, limits, rules)
+        return plain.groups if plain else ()
+
+    site = _exact(site, table, groups)
     rules = ReadRules(site.task.time_zone, _named(site.task))
     read = find_plain(site.listing, site.task.source, files.schema, limits, rules)
     if read is None:
@@ -195,6 +205,19 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     return written_down(
         site, planned, [change_slice for change_slice in (opened(answer),) if isinstance(change_slice, ChangeSlice)]
     )
+
+
+def _exact(
+    site: SourceSite, table: Table, groups: Callable[[SourceSpec, ReadRules], Sequence[ColumnGroup]]
+) -> SourceSite:
+    """``site`` with a task whose names are those of columns. ``groups``: looks at the files for their columns."""
+    if site.task.source.match_names is not MatchNames.IGNORE_CASE:
+        return site
+    needed = None if needed_columns(site.task) is None else frozenset[str]()
+    bare = replace(site.task.source, mapping=(), columns=())
+    files = file_names(groups(bare, ReadRules(site.task.time_zone, Named({}, needed))))
+    names = list(dict.fromkeys(name for file in files for name in file.names))
+    return replace(site, task=with_exact_names(site.task, target_schema(table.schema()), names))
 
 
 def _with_absent(rows: pa.Table, absent: Sequence[SourceColumn], partial: PartialRows) -> pa.Table:
