@@ -282,7 +282,11 @@ def _checked(node: Node, types: _Types) -> Node:
         case StartsWith() | Like():
             operand = _typed(node.operand, types)
             if _family(operand, types) not in (KeyFamily.STRING, None):
-                raise UnsupportedPredicate(f"like needs a string, {_shown(operand)} is none")
+                name = _shown(operand)
+                message = (
+                    f"like needs a string and {name} is {_type_name(operand, types)}: write cast({name} as string)"
+                )
+                raise UnsupportedPredicate(message)
             return replace(node, operand=operand)
         case Not():
             return Not(_checked(node.inner, types))
@@ -319,20 +323,40 @@ def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand
     if a is b or {a, b} <= _NUMBERS or {a, b} == {KeyFamily.DATE, KeyFamily.TIMESTAMP}:
         return left, right
     raise UnsupportedPredicate(
-        f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare{_cast_hint(left, right, types)}"
+        f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare: {_way_out(left, right, types)}"
     )
 
 
-def _cast_hint(left: Operand, right: Operand, types: _Types) -> str:
-    """The cast of a text that is compared with another type; empty without one."""
+def _way_out(left: Operand, right: Operand, types: _Types) -> str:
+    """What to write instead of a comparison of two types."""
+    if Constant(value=True) in (left, right):
+        return f"write a comparison, such as {_shown(left)} != 0"
     for text, other in ((left, right), (right, left)):
-        into = plain_type(_type_name(other, types))
-        if _family(text, types) is not KeyFamily.STRING or isinstance(text, Constant) or not is_castable(into):
+        if _family(text, types) is not KeyFamily.STRING:
             continue
+        if isinstance(text, Constant):
+            return _unquoted(text, _family(other, types))
+        into = plain_type(_type_name(other, types))
         if isinstance(other, Constant):
             into = {"int": "long"}.get(into, "decimal(38,18)" if into.startswith("decimal") else into)
-        return f": write cast({_shown(text)} as {into})"
-    return ""
+        return f"write cast({_shown(text)} as {into})"
+    into = plain_type(_type_name(right, types))
+    if is_castable(into) and not isinstance(left, Constant):
+        return f"write cast({_shown(left)} as {into})"
+    return "give both sides one type"
+
+
+def _unquoted(text: Constant, other: KeyFamily | None) -> str:
+    """How a literal of another type is written."""
+    match other:
+        case KeyFamily.DATE:
+            return "write date '2024-12-31'"
+        case KeyFamily.TIMESTAMP | KeyFamily.TIMESTAMPTZ:
+            return "write timestamp '2024-12-31 23:59:59'"
+        case KeyFamily.BOOLEAN:
+            return "write true or false"
+        case _:
+            return f"write {_shown(text)[1:-1]} without quotes"
 
 
 def _placed(operand: Operand, other: KeyFamily, zone: tzinfo) -> Operand:
