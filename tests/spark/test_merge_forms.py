@@ -1,13 +1,17 @@
 """MERGE statements of every form, generated: the manifest gives the rows of Spark's own MERGE INTO on Iceberg.
 
-Of tables of many small files, so that a file that is pruned wrongly loses its rows. The values have no NaN and no -0.0,
-of which Spark with Iceberg loses rows under pushed filters.
+Conditions are also judged row by row by Spark, with NaN and both zeros. The tables are of many small files, so that a
+file that is pruned wrongly loses its rows. Their values have no NaN and no -0.0, of which Spark with Iceberg loses rows
+under pushed filters.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
 from typing import Any, cast
 
 import pyarrow as pa
@@ -17,7 +21,10 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 from skipstone.files.reader import describe_files
+from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.tables.filesets import read_file_set
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import check_types
 from skipstone_operator.resources.kinds import parse
 from skipstone_operator.resources.mergejob import MergeJobSpec
 
@@ -106,3 +113,70 @@ def test_a_merge_of_any_form_gives_the_rows_of_spark(spark_bench: SparkBench, da
     assert isinstance(spec, MergeJobSpec)
     ours = by_kernels(spark_bench.bench, spec, rows)
     assert ours == counted(spark_bench.merge(statement.spark, rows)), (statement.spark, rows)
+
+
+KINDS: dict[str, tuple[str, pa.DataType, Sequence[object]]] = {
+    "i": ("int", pa.int32(), (None, -7, -1, 0, 1, 2, 5, 2**31 - 1)),
+    "l": ("long", pa.int64(), (None, -(2**53) - 1, -3, 0, 2, 2**53 + 1)),
+    "d": ("decimal(9,2)", pa.decimal128(9, 2), (None, *map(Decimal, ("-1.50", "0", "1", "2.55")))),
+    "x": ("double", pa.float64(), (None, math.nan, -math.inf, -1.5, -0.0, 0.0, 0.1, 2.0)),
+    "f": ("float", pa.float32(), (None, math.nan, -0.0, 0.0, 0.1, 2.5, math.inf)),
+    "s": ("string", pa.string(), (None, "", "a", "A", "ab", "a%b", "a_b", "b\na", "\U0001f600b")),
+    "b": ("boolean", pa.bool_(), (None, True, False)),
+    "y": ("date", pa.date32(), (None, date(1969, 12, 31), date(2024, 2, 29))),
+}
+LITERALS = ("0", "1", "-2", "2.5", "0.1", "1e0", "null")
+CONDITIONS = 100
+
+
+def random_number(drawn: random.Random, depth: int = 0) -> str:
+    column = drawn.choice("ildxf")
+    forms = [column, column, drawn.choice(LITERALS[:-1])]
+    if depth < 2:
+        inner, other = random_number(drawn, depth + 1), random_number(drawn, depth + 1)
+        forms += [
+            f"coalesce({column}, {inner})",
+            f"({column} % {drawn.choice(('2', '-3', '2.5', '0.7'))})",
+            f"-{column}",
+        ]
+        forms += [f"(cast({column} as double) {drawn.choice('+-*')} {inner})", f"coalesce(null, {inner}, {other})"]
+    return drawn.choice(forms)
+
+
+def random_condition(drawn: random.Random, depth: int = 0) -> str:
+    compared = drawn.choice(("=", "==", "!=", "<>", "<", "<=", ">", ">=", "<=>"))
+    number, other = random_number(drawn), random_number(drawn)
+    no, pattern = drawn.choice(("", "not ")), "".join(drawn.choices("%_ab", k=drawn.randint(0, 3)))
+    forms = [
+        f"{number} {compared} {other}",
+        f"{number} {compared} {drawn.choice(LITERALS)}",
+        f"{number} {no}in ({drawn.choice(LITERALS)}, {drawn.choice(LITERALS)}, 5)",
+        f"{number} {no}between {drawn.choice(LITERALS)} and {other}",
+        f"{drawn.choice('ildxfsby')} is {no}null",
+        f"s {compared} {drawn.choice(('null', repr('a'), 's', 'coalesce(s, ' + repr('b') + ')'))}",
+        f"{drawn.choice(('s', 's || ' + repr('b')))} {no}like '{pattern}'",
+        f"s {no}in ('a', 'ab', {drawn.choice(('null', repr('b')))})",
+        drawn.choice(("b", "coalesce(b, false)", "b <=> null", "b = true", "true", "null = 1")),
+        f"y {compared} {drawn.choice(('null', 'y', 'date ' + repr('2024-02-29')))}",
+    ]
+    if depth < 3:
+        left, right = random_condition(drawn, depth + 1), random_condition(drawn, depth + 1)
+        forms += [f"({left} and {right})", f"({left} or {right})", f"not ({left})"] * 3
+    return drawn.choice(forms)
+
+
+@pytest.mark.timeout(20000)
+@pytest.mark.parametrize("seed", range(cases(1, 40)))
+def test_conditions_mean_what_they_mean_in_spark(spark: SparkSession, seed: int) -> None:
+    drawn = random.Random(seed)
+    rows = [{name: drawn.choice(values) for name, (_, _, values) in KINDS.items()} for _ in range(40)]
+    table = pa.Table.from_pylist(rows, pa.schema([(name, kind) for name, (_, kind, _) in KINDS.items()]))
+    conditions = [random_condition(drawn) for _ in range(CONDITIONS)]
+    frame = spark.createDataFrame(table)
+    judged = frame.selectExpr(*(f"({text}) as c{number}" for number, text in enumerate(conditions))).toArrow()
+    types = {name: kind for name, (kind, _, _) in KINDS.items()}
+    columns = {name: table.column(name).combine_chunks() for name in KINDS}
+    for number, text in enumerate(conditions):
+        predicate = check_types(parse_predicate(text), types)
+        ours = evaluate_predicate(predicate, columns, table.num_rows).to_pylist()
+        assert ours == judged.column(f"c{number}").to_pylist(), text
