@@ -24,7 +24,8 @@ def test_a_refused_job_fails_at_once(code: int, reason: Reason) -> None:
     assert reason.value in world.events.reasons("LoadJob")
 
 
-def test_a_driver_that_nobody_saw_does_not_commit_after_the_job_failed() -> None:
+@pytest.mark.parametrize("seconds", [300, -60, -600], ids=["later", "clock set back", "clock set back far"])
+def test_a_driver_that_nobody_saw_does_not_commit_after_the_job_failed(seconds: float) -> None:
     world = started(load("jan"))
     world.kube.crash = lambda number, moment: moment == "landed" and world.kube.writes[number] == "create Pod"
     with pytest.raises(Crash):
@@ -35,7 +36,7 @@ def test_a_driver_that_nobody_saw_does_not_commit_after_the_job_failed() -> None
     unseen = request_of(world.kube, name.removesuffix("-driver"))
     world.kube.crash = lambda _number, _moment: False
     world.kube.drop("Pod", "lake", name)
-    world.kube.clock.advance(300)
+    world.kube.clock.advance(seconds)
     world.lake.script = lambda r: Ends(65, Reason.BAD_RECORDS) if r.kind is RunKind.LOAD else None
     world.run_until(lambda: world.holds("LoadJob", "jan", "Failed"))
     assert world.lake.work(unseen).reason is Reason.ABORTED

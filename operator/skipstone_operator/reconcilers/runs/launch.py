@@ -27,6 +27,8 @@ KEPT_FAILED = 3
 FOREIGN_POLL = 30.0
 #: Seconds in which the pod of an intent is there, unless something kept the operator or the API server from making it.
 PROMPT = 30.0
+#: Seconds by which a pod may seem to be older than its intent: both times are whole seconds, of clocks in step.
+SKEW = 5.0
 
 
 def launch(run: RunWorld, plan: RunPlan) -> Step:
@@ -59,9 +61,12 @@ def is_stale(current: CurrentRun, plan: RunPlan) -> bool:
 
 
 def is_prompt(current: CurrentRun, moment: datetime) -> bool:
-    """Return whether the intent is so recent that no pod of it can have come and gone unseen."""
+    """Return whether the intent is so recent that no pod of it can have come and gone unseen.
+
+    A moment before the intent shows that a clock was set back or is wrong, and not how much time passed.
+    """
     passed = seconds_since(current.start_time, moment)
-    return passed is not None and passed < PROMPT
+    return passed is not None and -SKEW <= passed < PROMPT
 
 
 def discard(run: RunWorld) -> Step | None:
