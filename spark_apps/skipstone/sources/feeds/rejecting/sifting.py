@@ -259,6 +259,9 @@ class _Reader:
         if not self._holding.is_exact(origin, log, place[:-_FEED_BYTES]):
             number, line = self._where(row)
             position = f"{position} {PurePosixPath(self._file(number)).name} {line:012d}"
+            # The first row of a message is known by its line alone, as records of earlier releases have it.
+            within = int.from_bytes(place[_LINE], "big") & (1 << ROW_BITS) - 1
+            position += f" {within:08d}" if within else ""
         return place_of(f"{origin} {log}", position)
 
     def _value(self, column: str, row: int) -> str | None:
