@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 import typer
-from skipstone_core.errors import SkipstoneError
+from skipstone_core.errors import SkipstoneError, way_to_install
 
 from skipstone_cli.errors import CliError, ExitCode
 from skipstone_cli.output.screen import Screen, make_printable
@@ -135,7 +135,7 @@ def guarded(command: Callable[[], ExitCode]) -> ExitCode:
         return error.code if isinstance(error, CliError) else ExitCode.REFUSED
     except ModuleNotFoundError as error:
         # One wheel carries all packages; extras install what each of them needs.
-        Screen().note(f"skipstone: this needs {error.name}, which is not installed: run pip install 'skipstone[local]'")
+        Screen().note(f"skipstone: this needs {error.name}, which is not installed: {way_to_install('local')}")
         return ExitCode.REFUSED
     except BrokenPipeError:
         # Whoever reads the output has seen enough.

@@ -9,6 +9,14 @@ from __future__ import annotations
 from skipstone_core.reasons import Reason
 
 
+def way_to_install(extra: str) -> str:
+    """Return how a user installs what ``extra`` of the distribution brings, as the way out of an error."""
+    return (
+        f"run pip install '.[{extra}]' in a checkout of Skipstone, or pip install 'skipstone[{extra}]' where a package "
+        "index has it"
+    )
+
+
 class SkipstoneError(Exception):
     """Base of every error that Skipstone raises on purpose. Its text is one sentence for a user."""
 

@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if find_spec("pyiceberg") is None:
-    raise ImportError("skipstone lacks the packages by which it reads tables: run pip install 'skipstone[spark]'")
+    from skipstone_core.errors import way_to_install
+
+    raise ImportError(f"skipstone lacks the packages by which it reads tables: {way_to_install('spark')}")
 
 __all__ = ["LakeError", "LakeTimeout", "disable", "enable", "explain", "no_index", "open", "rewrite", "sql"]
 

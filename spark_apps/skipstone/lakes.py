@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import WarehouseRef
-from skipstone_core.errors import BadSpec, DependencyUnavailable, LakeError
+from skipstone_core.errors import BadSpec, DependencyUnavailable, LakeError, way_to_install
 from skipstone_core.remedies import find_remedy
 
 from skipstone.query.planner import ReadOptions, plan_read
@@ -38,7 +38,7 @@ def open_lake(path: str | os.PathLike[str], *, warehouse: str = "", namespace: s
     """
     entries = entry_points(group=GROUP, name=NAME)
     if not entries:
-        raise LakeError("PackageMissing", "skipstone.open needs the extra local", "run pip install 'skipstone[local]'")
+        raise LakeError("PackageMissing", "skipstone.open needs the extra local", way_to_install("local"))
     opened: Lake = next(iter(entries)).load()(path, LakeReader(), warehouse=warehouse, namespace=namespace)
     return opened
 

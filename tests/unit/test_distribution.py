@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from skipstone_core.errors import way_to_install
 
 from release.artifacts import UV, build_wheel, publish_wheel
 from release.distribution import BASE, EXTRAS, read_metadata
@@ -169,13 +170,13 @@ def test_the_command_line_is_installed_from_an_index_without_a_checkout(
     assert "Show Warehouses" in said(place / "kubectl-skipstone", "status", "--help")
     done = run(place / "skipstone", "local", "get", "tables")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(", which is not installed: run pip install 'skipstone[local]'\n")
+    assert done.stderr.endswith(f", which is not installed: {way_to_install('local')}\n")
     there = said(place / "python", "-c", "import skipstone_core; print(skipstone_core.__file__)")
     assert there.startswith(str(tmp_path))
     done = run(place / "python", "-c", "import skipstone")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "ImportError: skipstone lacks the packages by which it reads tables: run pip install 'skipstone[spark]'"
+        f"ImportError: skipstone lacks the packages by which it reads tables: {way_to_install('spark')}"
     )
 
 

@@ -13,6 +13,8 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from skipstone_core.errors import way_to_install
+
 from skipstone_cli.cluster.api import EVERYWHERE, Api
 from skipstone_cli.cluster.kubeconfig import Access, load_login
 from skipstone_cli.cluster.transport import Transport
@@ -77,9 +79,7 @@ def serve_root(root: Path, until: ExitStack, *, first_time: bool = False) -> Pat
     """
     entries = entry_points(group=LOCAL_GROUP, name=OPENED)
     if not entries:
-        raise CliError(
-            f"{root} is a folder of 'skipstone local', which is not installed: run pip install 'skipstone[local]'"
-        )
+        raise CliError(f"{root} is a folder of 'skipstone local', which is not installed: {way_to_install('local')}")
     if not first_time and not (root / OBJECTS).exists():
         raise CliError(f"{root} holds nothing of Skipstone: run 'skipstone local up --root {root}' first")
     opened = next(iter(entries)).load()

@@ -17,7 +17,7 @@ from skipstone_cli.errors import CliError, ExitCode, NotFound
 from skipstone_cli.kinds import API_VERSION, TABLE, WAREHOUSE, ResourceKind, parse_target, require_name
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.reading import JsonObject, text_of
-from skipstone_core.errors import LakeError
+from skipstone_core.errors import LakeError, way_to_install
 
 from skipstone_local.client.objects import Objects
 from skipstone_local.client.opening import open_root
@@ -60,7 +60,7 @@ def find_reader() -> TableReader:
     """The data plane's reader of tables. Raises CliError."""
     entries = entry_points(group=GROUP, name=READER)
     if not entries:
-        raise CliError("tests read tables with the data plane of Skipstone: run pip install 'skipstone[local]'")
+        raise CliError(f"tests read tables with the data plane of Skipstone: {way_to_install('local')}")
     reader: TableReader = next(iter(entries)).load()()
     return reader
 
