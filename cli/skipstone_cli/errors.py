@@ -5,6 +5,7 @@ Raised by every room, caught in ``commands`` only.
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 
 from skipstone_core.errors import SkipstoneError
@@ -24,6 +25,20 @@ class CliError(SkipstoneError):
     """Something a user can correct: a name, an option, a right, the kubeconfig."""
 
     code = ExitCode.REFUSED
+
+
+def unreadable(file: object, error: OSError | ValueError) -> CliError:
+    """The error for a file that a user names and that cannot be read as text: why, and what to do."""
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            why = f"it does not exist: name a file that does; a relative path begins in {os.path.realpath(os.curdir)}"
+        case IsADirectoryError():
+            why = "it is a folder: name a file"
+        case OSError():
+            why = f"{error.strerror or error}: name a file that you may read"
+        case _:
+            why = f"it is not text in UTF-8 ({error}): save it as such"
+    return CliError(f"{file} cannot be read: {why}")
 
 
 class NotFound(CliError):

@@ -1,4 +1,4 @@
-"""Whose a root folder is: what another user leaves in it, its own could neither read nor change."""
+"""Makes a root folder, and finds whose it is: what another user leaves in it, its own could not read or change."""
 
 from __future__ import annotations
 
@@ -9,15 +9,35 @@ import tempfile
 from skipstone_local.places import RootFolder
 
 
-class ForeignFolder(OSError):
-    """The folder is another user's. ``sentence`` and ``way_out`` make up its text."""
+class UnfitFolder(OSError):
+    """Nothing can be kept in the folder. ``sentence`` and ``way_out`` make up its text."""
+
+    def __init__(self, sentence: str, way_out: str) -> None:
+        """``sentence``: why; ``way_out``: what a user can do."""
+        self.sentence = sentence
+        self.way_out = way_out
+        super().__init__(f"{sentence}: {way_out}")
+
+
+class ForeignFolder(UnfitFolder):
+    """The folder is another user's."""
 
     def __init__(self, folder: RootFolder, owner: int) -> None:
         """``owner``: a uid."""
         whose = _name(owner)
-        self.sentence = f"{folder.path} is the folder of {whose}, and this process runs as {_name(os.geteuid())}"
-        self.way_out = f"run it as {whose}, or choose another folder"
-        super().__init__(f"{self.sentence}: {self.way_out}")
+        sentence = f"{folder.path} is the folder of {whose}, and this process runs as {_name(os.geteuid())}"
+        super().__init__(sentence, f"run it as {whose}, or choose another folder")
+
+
+def make_folder(folder: RootFolder) -> None:
+    """Make the folder if it does not exist, for its owner only. Raises UnfitFolder."""
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:
+        raise UnfitFolder(f"{folder.path} is not a folder", "choose another path") from None
+    except OSError as error:
+        sentence = f"{folder.path} cannot be created: {error.strerror or error}"
+        raise UnfitFolder(sentence, "choose a folder that you may create") from error
 
 
 def require_own(folder: RootFolder) -> None:

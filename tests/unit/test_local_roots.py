@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import skipstone
 from skipstone.lakes import LakeReader
+from skipstone_cli.errors import NotFound
+from skipstone_cli.output.screen import Screen
+from skipstone_local.client.opening import open_root
+from skipstone_local.commands.getting import GetQuery, run_get
+from skipstone_local.commands.logs import PodLogQuery, run_pod_logs
 from skipstone_local.lake.opening import open_lake
-from skipstone_local.owners import ForeignFolder
-from skipstone_local.places import RootFolder
+from skipstone_local.owners import ForeignFolder, UnfitFolder
+from skipstone_local.places import RootFolder, find_root
 from skipstone_local.server import serving
-from skipstone_local.up.entry import BadRoot, check_root
+from skipstone_local.up.entry import BadRoot, UpOptions, check_root, run
 
 
 def test_a_path_that_addresses_cannot_hold_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -26,10 +32,38 @@ def test_a_path_that_addresses_cannot_hold_is_refused_before_anything_is_made(tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_of_the_lake(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(skipstone.LakeError, match=r"file cannot be served: .*exists.*: open a folder that you can"):
-        skipstone.open(tmp_path / "file")
+    for place, why in (
+        (tmp_path / "file", "is not a folder"),
+        (tmp_path / "file" / "lake", "cannot be created: Not a"),
+    ):
+        with pytest.raises(skipstone.LakeError, match=rf"^{place} {why}.*: open a folder that you can write to$"):
+            skipstone.open(place)
+        with pytest.raises(BadRoot, match=rf"^{place} {why}.*: choose "):
+            run(place, (), UpOptions(once=True), print, {})
+        with pytest.raises(UnfitFolder, match=rf"^{place} {why}.*: choose "), serving(place):
+            pass
+
+
+def test_the_hint_of_a_command_names_the_folder(tmp_path: Path) -> None:
+    root = RootFolder(tmp_path / "my lake")
+    with ExitStack() as until:
+        objects = open_root(root, "default", until, print)
+        with pytest.raises(NotFound, match="there is no Table x in namespace default: see '") as found:
+            run_get(objects, Screen(), GetQuery(words=["tbl", "x"], namespace="default"))
+        with pytest.raises(NotFound, match="there is no LoadJob x in namespace default: see '") as unlogged:
+            run_pod_logs(objects, Screen(), PodLogQuery("lj/x"))
+    for hint in (found, unlogged):
+        words = shlex.split(str(hint.value).partition("see '")[2].removesuffix("'"))
+        assert words[:3] == ["skipstone", "local", "get"]
+        assert find_root(Path(words[words.index("--root") + 1])) == root
+
+
+def test_the_default_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKIPSTONE_LOCAL", str(tmp_path))
+    with ExitStack() as until:
+        assert open_root(find_root(), "default", until, print).root == ""
 
 
 def test_a_folder_with_tables_is_served_where_it_was_made_and_nowhere_else(tmp_path: Path) -> None:

@@ -79,8 +79,11 @@ def test_what_a_test_cannot_say_is_an_error(tmp_path: Path, step: Any, says: str
 def test_a_test_without_steps_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CliError, match="has no steps"):
         read_plan(plan(tmp_path))
-    with pytest.raises(CliError, match="cannot be read"):
+    with pytest.raises(CliError, match="nothing cannot be read: it does not exist: name a file that does"):
         read_plan(tmp_path / "nothing")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(CliError, match="bytes cannot be read: it is not text in UTF-8"):
+        read_plan(tmp_path / "bytes")
 
 
 def test_objects_are_judged_by_state_reason_and_status() -> None:

@@ -268,7 +268,10 @@ def _account_login(access: Access, environment: Mapping[str, str], files: tuple[
         raise CliError(f"there is no kubeconfig with a context {access.context!r}: set KUBECONFIG or pass --kubeconfig")
     looked = ", ".join(files) or environment.get("KUBECONFIG") or DEFAULT_FILE
     if not environment.get("KUBERNETES_SERVICE_HOST") or not (ACCOUNT / "token").is_file():
-        raise CliError(f"no API server is configured: {looked} is empty or missing, outside of a pod; set KUBECONFIG")
+        raise CliError(
+            f"no API server is configured: {looked} is empty or missing, outside of a pod; set "
+            "KUBECONFIG, or name a folder of this machine with --local"
+        )
     configuration = _new_configuration()
     try:
         config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from skipstone_cli.cluster.api import Api
 from skipstone_cli.commands.waiting import Waiter
-from skipstone_cli.errors import CliError, ExitCode, NotFound, OutcomeFailed
+from skipstone_cli.errors import CliError, ExitCode, NotFound, OutcomeFailed, unreadable
 from skipstone_cli.kinds import MERGE_JOB, TABLE, Target, require_name
 from skipstone_cli.output.dryruns import dry_run_json, dry_run_lines
 from skipstone_cli.output.screen import Screen
@@ -56,7 +56,7 @@ def _read(file: str) -> tuple[str, str]:
     try:
         return (sys.stdin.read(), "standard input") if file == "-" else (Path(file).read_text(encoding="utf-8"), file)
     except (OSError, ValueError) as error:
-        raise CliError(f"{file} cannot be read: {error}") from error
+        raise unreadable(file, error) from error
 
 
 def _placed(api: Api, query: DryRunQuery, wanted: Wanted) -> Api:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import yaml
 from skipstone_core.contract.formats import SourceFormat
 
-from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.errors import CliError, ExitCode, unreadable
 from skipstone_cli.kinds import require_name
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.translating.dialects import find_dialect
@@ -128,4 +128,4 @@ def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise CliError(f"{file} cannot be read: {error}") from error
+        raise unreadable(file, error) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 from skipstone_cli.documents import ManifestLoader
-from skipstone_cli.errors import CliError
+from skipstone_cli.errors import CliError, unreadable
 from skipstone_cli.reading import JsonObject, name_of, text_of
 
 STDIN = "-"
@@ -84,4 +84,4 @@ def _texts(source: str, *, recursive: bool) -> Iterator[tuple[str, str]]:
         try:
             yield str(file), file.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise CliError(f"{file} cannot be read: {error}") from error
+            raise unreadable(file, error) from error

@@ -62,12 +62,14 @@ class Selection:
 class Objects:
     """The objects of one API server. ``namespace``: of those that name none.
 
-    ``has_operator``: whether anybody does what objects ask for, such as to let go of deleted ones.
+    ``has_operator``: whether anybody does what objects ask for, such as to let go of deleted ones. ``root``: the option
+    that other commands need to find them, such as `` --root lake``; empty if they need none.
     """
 
     transport: Transport
     namespace: str
     has_operator: bool = True
+    root: str = ""
     resources: Resources = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +14,7 @@ from skipstone_cli.cluster.transport import Transport
 from skipstone_cli.kinds import require_name
 
 from skipstone_local.client.objects import Objects
-from skipstone_local.places import RootFolder
+from skipstone_local.places import RootFolder, find_root
 
 
 def open_root(root: RootFolder, namespace: str, until: ExitStack, on_warning: Callable[[str], None]) -> Objects:
@@ -21,7 +22,8 @@ def open_root(root: RootFolder, namespace: str, until: ExitStack, on_warning: Ca
     served = is_served(root.path)
     objects = open_kubeconfig(serve_root(root.path, until, first_time=True), namespace, on_warning)
     until.callback(objects.transport.close)
-    return replace(objects, has_operator=served)
+    option = "" if root == find_root() else f" --root {shlex.quote(str(root.path))}"
+    return replace(objects, has_operator=served, root=option)
 
 
 def open_kubeconfig(kubeconfig: Path, namespace: str, on_warning: Callable[[str], None]) -> Objects:

@@ -42,14 +42,15 @@ def run_delete(objects: Objects, screen: Screen, query: DeleteQuery) -> ExitCode
         except NotFound as error:
             if query.ignore_missing:
                 continue
-            raise missing(named) from error
+            raise missing(objects, named) from error
         where = f" from {named.namespace} namespace" if named.namespace else ""
         screen.write(f'{named.resource.full_name} "{named.name}" deleted{where}\n')
         deleted.append(named)
     if query.wait and objects.has_operator:
         _await_absence(objects, deleted, query.seconds)
     elif query.wait and any(_exists(objects, named) for named in deleted):
-        screen.note("some are still there: they go once 'skipstone local up' runs, which lets go of what they hold")
+        serve = f"skipstone local up{objects.root}"
+        screen.note(f"some are still there: they go once '{serve}' runs, which lets go of what they hold")
     return ExitCode.FINE
 
 

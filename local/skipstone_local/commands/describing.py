@@ -35,7 +35,7 @@ def _read(objects: Objects, named: Named) -> Sequence[JsonObject]:
     try:
         return (objects.get(named.resource, named.namespace, named.name),)
     except NotFound as error:
-        raise missing(named) from error
+        raise missing(objects, named) from error
 
 
 def _events(objects: Objects, obj: JsonObject) -> Sequence[JsonObject]:

@@ -65,7 +65,7 @@ def _read(objects: Objects, query: GetQuery, named: Named) -> Sequence[JsonObjec
     try:
         return (objects.get(named.resource, named.namespace, named.name),)
     except NotFound as error:
-        raise missing(named) from error
+        raise missing(objects, named) from error
 
 
 def _full_name(objects: Objects, obj: JsonObject) -> str:
@@ -98,7 +98,7 @@ def _tabulate(objects: Objects, query: GetQuery, named: Named) -> JsonObject:
     except NotFound as error:
         if not named.name:
             raise
-        raise missing(named) from error
+        raise missing(objects, named) from error
 
 
 def _watch(objects: Objects, screen: Screen, query: GetQuery, chosen: Sequence[Named]) -> ExitCode:

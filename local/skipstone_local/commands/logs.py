@@ -31,7 +31,8 @@ def run_pod_logs(objects: Objects, screen: Screen, query: PodLogQuery) -> ExitCo
     word = query.word if "/" in query.word else f"pods/{query.word}"
     (named,) = parse_names(objects, [word], objects.namespace)
     if named.resource.api_version != CORE:
-        api = Api(objects.transport, objects.namespace, lister="skipstone local get {kind} --namespace {namespace}")
+        lister = f"skipstone local get {{kind}} --namespace {{namespace}}{objects.root}"
+        api = Api(objects.transport, objects.namespace, lister=lister)
         return run_logs(api, screen, parse_target(word), LogQuery(None, query.tail, query.follow))
     _print(objects, screen, named, query)
     return ExitCode.FINE
@@ -49,5 +50,5 @@ def _print(objects: Objects, screen: Screen, named: Named, query: PodLogQuery) -
         for piece in objects.transport.stream(ask):
             screen.write(decoder.decode(piece))
     except NotFound as error:
-        raise missing(named) from error
+        raise missing(objects, named) from error
     screen.write(decoder.decode(b"", final=True))

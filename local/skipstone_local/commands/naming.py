@@ -50,13 +50,13 @@ def named_by(objects: Objects, manifests: Sequence[Manifest]) -> list[Named]:
     return named
 
 
-def missing(named: Named) -> NotFound:
+def missing(objects: Objects, named: Named) -> NotFound:
     """The error for an object that does not exist."""
     where = f" in namespace {named.namespace}" if named.namespace else ""
     other = f" --namespace {named.namespace}" if named.namespace else ""
     return NotFound(
         f"there is no {named.resource.kind} {named.name}{where}: see "
-        f"'skipstone local get {named.resource.plural}{other}'"
+        f"'skipstone local get {named.resource.plural}{other}{objects.root}'"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from skipstone_core.errors import LakeError
 
+from skipstone_local.owners import UnfitFolder, make_folder
 from skipstone_local.places import RootFolder
 
 SERVES, SERVED = "serves", "served by another process"
@@ -41,6 +42,8 @@ class LakeService:
         """Serve the folder, or find who does. Raises LakeError."""
         try:
             process = self._begin()
+        except UnfitFolder as error:
+            raise LakeError(NOT_SERVED, error.sentence, WAY_OUT) from error
         except OSError as error:
             raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {error}", WAY_OUT) from error
         answer = process.stdout.readline().strip() if process.stdout else ""
@@ -53,7 +56,7 @@ class LakeService:
             raise LakeError(NOT_SERVED, f"{self.root.path} cannot be served: {why}", f"see {self.root.log}")
 
     def _begin(self) -> subprocess.Popen[str]:
-        self.root.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.root)
         with self.root.log.open("a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", CHILD, str(self.root.path)],

@@ -21,7 +21,7 @@ import uvicorn
 import yaml
 
 from skipstone_local.admission import Admission
-from skipstone_local.owners import require_own
+from skipstone_local.owners import make_folder, require_own
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.server.app import build_app
 from skipstone_local.server.certificates import ensure_certificate, write_private
@@ -76,11 +76,11 @@ def serving(root: Path) -> Iterator[Path]:
     """Serve the root folder in a thread until the end; gives the kubeconfig.
 
     The port and the token stay those of the server before, if the port is free: drivers that outlived it go on.
-    Raises AlreadyServed, ForeignFolder, ForeignLayout, OSError.
+    Raises AlreadyServed, UnfitFolder, ForeignLayout, OSError.
     """
     folder = find_root(root)
     require_own(folder)
-    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
     with _locked(folder.lock):
         ensure_certificate(folder)
         before = read_address(folder.kubeconfig)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 from skipstone_cli.documents import ManifestLoader
-from skipstone_cli.errors import CliError
+from skipstone_cli.errors import CliError, unreadable
 
 from skipstone_local.client.manifests import TEST_FILE
 
@@ -62,7 +62,7 @@ def read_plan(place: Path) -> TestPlan:
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=ManifestLoader)
     except (OSError, ValueError) as error:
-        raise CliError(f"{path} cannot be read: {error}") from error
+        raise unreadable(path, error) from error
     except yaml.YAMLError as error:
         raise CliError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list) or not document["steps"]:

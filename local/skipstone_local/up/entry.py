@@ -16,7 +16,7 @@ from typing import Any
 
 from skipstone_cli.errors import CliError
 
-from skipstone_local.owners import ForeignFolder, require_own
+from skipstone_local.owners import UnfitFolder, make_folder, require_own
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.up.operators import OperatorProcess
 
@@ -75,8 +75,11 @@ def run(root: Path, manifests: Sequence[str], options: UpOptions, tell: Tell, ho
 
 @contextmanager
 def prepared(folder: RootFolder) -> Iterator[OperatorProcess]:
-    """An operator's process that gets ready; it is ended behind the block."""
-    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """An operator's process that gets ready; it is ended behind the block. Raises BadRoot."""
+    try:
+        make_folder(folder)
+    except UnfitFolder as error:
+        raise BadRoot(error.sentence, error.way_out) from error
     operator = OperatorProcess(folder.log)
     operator.prepare()
     try:
@@ -94,7 +97,7 @@ def check_root(folder: RootFolder) -> RootFolder:
         )
     try:
         require_own(folder)
-    except ForeignFolder as error:
+    except UnfitFolder as error:
         raise BadRoot(error.sentence, error.way_out) from error
     origin = folder.origin.read_text() if folder.origin.exists() else ""
     if origin and origin != str(folder.path.resolve()) and any(folder.path.glob("claims/*/*/*")):
