@@ -1,10 +1,17 @@
-"""What calls of a lake give back, read off the status of the object that each of them applied. Pure."""
+"""What calls of a lake give back, read off the status of the object that each of them applied.
+
+Pure, but for a warning of columns that a load or merge left out.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
-from skipstone_cli.reading import JsonObject, number_of, text_of
+from skipstone_cli.reading import JsonObject, entries_of, number_of, text_of
+
+#: The frame that a warning names: of the program that calls a method of a lake, which calls a function here.
+_CALLER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +98,8 @@ def index_state(index: JsonObject) -> LakeIndex:
 
 
 def load_result(job: JsonObject) -> LakeLoad:
-    """Return the result in a LoadJob's status."""
+    """Return the result in a LoadJob's status. Warns of columns that were left out."""
+    _warn_of_unused(job)
     return LakeLoad(
         resource=text_of(job, "metadata", "name"),
         rows=_count(job, "rowsLoaded"),
@@ -103,7 +111,8 @@ def load_result(job: JsonObject) -> LakeLoad:
 
 
 def merge_result(job: JsonObject) -> LakeMerge:
-    """Return the result in a MergeJob's status."""
+    """Return the result in a MergeJob's status. Warns of columns that were left out."""
+    _warn_of_unused(job)
     total = _count(job, "files", "total")
     return LakeMerge(
         resource=text_of(job, "metadata", "name"),
@@ -119,6 +128,19 @@ def merge_result(job: JsonObject) -> LakeMerge:
         files_rewritten=_count(job, "files", "rewritten"),
         snapshot_id=_snapshot(job),
         duration=text_of(job, "status", "duration"),
+    )
+
+
+def _warn_of_unused(job: JsonObject) -> None:
+    """Warn of columns of the source that nothing used, unless the call says how they are treated."""
+    names = [text_of(column, "name") for column in entries_of(job, "status", "unusedColumns")]
+    if not names or text_of(job, "spec", "source", "unknownColumns"):
+        return
+    named = ", ".join(map(repr, names)) + (" and others" if _count(job, "unusedColumnsTotal") > len(names) else "")
+    warnings.warn(
+        f"nothing used the source's columns {named}: name them as the table does, leave them out, or pass "
+        "fields={'source': {'unknownColumns': 'Ignore'}} if that is meant",
+        stacklevel=_CALLER,
     )
 
 
