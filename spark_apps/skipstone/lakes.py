@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from skipstone_local.lake import Lake
     from skipstone_local.lake.reading import ReadRequest
 
+#: What to do about an error of a read, by its field: a call has arguments, and no manifest to correct.
+_WAYS_OUT = {
+    "filter": "correct the argument where of the call",
+    "columns": "name columns of the table in the argument columns of the call",
+}
 #: Of the entry point that opens a folder.
 GROUP, NAME = "skipstone.local", "lake"
 
@@ -93,4 +98,5 @@ def _lake_errors() -> Iterator[None]:
     try:
         yield
     except (BadSpec, DependencyUnavailable) as error:
-        raise LakeError(error.reason, str(error), find_remedy(error.reason)) from error
+        way_out = _WAYS_OUT.get(error.field, find_remedy(error.reason))
+        raise LakeError(error.reason, str(error), way_out) from error

@@ -82,7 +82,8 @@ def _refuse(lake: Any) -> None:
     """What is wrong is said by a reason and a way out, and runs nothing."""
     rows = [{"order_id": 1}]
     for wrong, reason, says in (
-        (lambda: lake.read("sales.orders", "tint = 1"), "InvalidSpec", "tint"),
+        (lambda: lake.read("sales.orders", "tint = 1"), "InvalidSpec", "correct the argument where of the call"),
+        (lambda: lake.read("sales.orders", columns=["tint"]), "ColumnNotFound", "in the argument columns of the call"),
         (lambda: lake.read("sales.other"), "TableNotFound", "make it by lake.table"),
         (lambda: lake.read("sales.orders", snapshot_id=5), "InvalidSpec", "does not have the snapshot 5"),
         (lambda: lake.index("sales.orders", "tint"), "ColumnNotFound", "has no column 'tint'"),

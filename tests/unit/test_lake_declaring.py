@@ -104,6 +104,9 @@ def test_keys_and_clauses_are_short_or_as_in_manifests() -> None:
         {"when": "source.op = 'D'", "action": "Delete"},
         {"action": "Update", "set": {"a": "b"}},
     ]
+    for wrong in ("upsert", [{"action": "Upsert"}]):
+        with pytest.raises(LakeError, match="has the action 'Upsert': use one of Update, Delete, Insert"):
+            build_clauses(wrong, "Update")
 
 
 def test_names_of_objects_differ_as_names_of_tables_do() -> None:

@@ -82,8 +82,8 @@ def test_floats_of_16_bits_get_32(tmp_path: Path) -> None:
 
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     for source, says in (
-        (5, "a int is not a source of rows: give paths"),
-        (pd.Timestamp("2026-01-01"), "a Timestamp is not a source of rows"),
+        (5, "an object of the type int is not a source of rows: give paths"),
+        (pd.Timestamp("2026-01-01"), "an object of the type Timestamp is not a source of rows"),
         (pd.DataFrame({"v": [1, "a"]}), "cannot be read as rows of Arrow: Could not convert 'a'"),
         (pd.DataFrame([[1, 2]], columns=["v", "v"]), "Duplicate column names found"),
         ([{"v": 1}, {"v": "a"}], "cannot be read as rows of Arrow"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skipstone_cli.reading import JsonObject
+from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import LakeError
 
 #: Of a table whose name has no dot.
@@ -186,12 +187,19 @@ def build_keys(keys: str | Sequence[str] | Mapping[str, str]) -> list[JsonObject
 
 
 def build_clauses(clauses: Any, default: str) -> list[JsonObject]:
-    """Clauses of a merge: an action such as ``"Update"``, one clause or several as in a manifest, or None for none."""
+    """Clauses of a merge: an action such as ``"Update"``, one clause or several as in a manifest, or None for none.
+
+    Raises LakeError for another action.
+    """
     if clauses is None:
         return []
     if isinstance(clauses, str | Mapping):
         clauses = [clauses]
-    return [
+    built: list[JsonObject] = [
         {"action": clause.capitalize()} if isinstance(clause, str) else {"action": default, **clause}
         for clause in clauses
     ]
+    known = [action.value for action in MergeAction]
+    if (wrong := next((clause["action"] for clause in built if clause["action"] not in known), None)) is not None:
+        raise LakeError(INVALID, f"a clause of the merge has the action {wrong!r}", f"use one of {', '.join(known)}")
+    return built

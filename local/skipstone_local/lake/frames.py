@@ -37,7 +37,7 @@ def open_reader(source: Any) -> Any:
         ) from error
     raise LakeError(
         "InvalidSpec",
-        f"a {type(source).__name__} is not a source of rows",
+        f"an object of the type {type(source).__name__} is not a source of rows",
         "give paths of files, an Arrow table, a pandas or Polars frame, a DuckDB relation, a PyIceberg table or a list "
         "of dictionaries",
     )
