@@ -30,7 +30,7 @@ class ForeignFolder(UnfitFolder):
 
 
 def make_folder(folder: RootFolder) -> None:
-    """Make the folder if it does not exist, for its owner only. Raises UnfitFolder."""
+    """Make the folder if it does not exist, for its owner only. Raises UnfitFolder, also if it is read-only."""
     try:
         folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except FileExistsError:
@@ -38,6 +38,8 @@ def make_folder(folder: RootFolder) -> None:
     except OSError as error:
         sentence = f"{folder.path} cannot be created: {error.strerror or error}"
         raise UnfitFolder(sentence, "choose a folder that you may create") from error
+    if not os.access(folder.path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        raise UnfitFolder(f"{_name(os.geteuid())} cannot write to {folder.path}", "choose a folder of your own")
 
 
 def require_own(folder: RootFolder) -> None:

@@ -134,6 +134,14 @@ class TestAnotherUser:
         with user(NOBODY):
             check_root(root)
 
+    def test_a_folder_that_nobody_served_and_the_user_cannot_write_to_is_refused(self, place: Path) -> None:
+        place.chmod(0o755)
+        with user(NOBODY):
+            with pytest.raises(BadRoot, match=f"^user nobody cannot write to {place}: choose a folder of your own$"):
+                run(place, (), UpOptions(once=True), print, {})
+            with pytest.raises(skipstone.LakeError, match=f"^user nobody cannot write to {place}: open a folder that"):
+                open_lake(place, LakeReader())
+
     @pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
     def test_a_user_is_told_whose_folder_it_is(self, place: Path, mode: int) -> None:
         root = self.make(place, mode)
