@@ -93,7 +93,7 @@ class EqualityBed(Bed):
         task = MaintainTask(policy=policy, steps=(step,))
         return tables.ran(self.request(name, RunKind.MAINTAIN, maintain=task))
 
-    def files(self, table: Table) -> dict[str, int]:
+    def sizes_by_path(self, table: Table) -> dict[str, int]:
         """Bytes of the live data and delete files, by path."""
         found = read_file_set(table)
         data = dict(zip(found.files["path"].to_pylist(), found.files["size"].to_pylist(), strict=True))
@@ -153,9 +153,9 @@ def _lines(bed: EqualityBed, spark: SparkSession, name: str, options: argparse.N
         seconds, written = [], 0
         for _ in range(options.repeats + 1):  # the first one is warm-up
             bed.restore(name)
-            held = bed.files(bed.table(name))
+            held = bed.sizes_by_path(bed.table(name))
             seconds.append(run())
-            after = bed.files(bed.table(name))
+            after = bed.sizes_by_path(bed.table(name))
             written = sum(size for path, size in after.items() if path not in held)
         rows, scan = _asked(spark, question, options.repeats)
         if rows[:2] != expected[:2]:
