@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test test-one coverage .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-merge-forms soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-text soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test test-one coverage .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-merge-forms soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-text soak-changes soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets by what they are for
 	@awk -f scripts/help.awk $(MAKEFILE_LIST)
@@ -207,6 +207,9 @@ soak-life: setup cluster ## A schedule of every minute on a table with Inline in
 
 soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)
+
+soak-changes: setup ## Tables as sources: changes between snapshots of random histories, and jobs that die (SKIPSTONE_SOAK_SEED)
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_table_changes.py tests/spark/test_table_sources.py tests/unit/test_row_diffs.py
 
 soak-text: setup ## Random Csv and Json, read by the driver and by Spark, cell by cell
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/spark/test_text_driver.py

@@ -170,13 +170,19 @@ class Reason(CodedSentence):
     ALREADY_COMMITTED = "AlreadyCommitted", "An earlier attempt's commit is in the table; it was not repeated."
     DRY_RUN = "DryRun", "The dry run has found what the merge would do; nothing was written and nothing will be."
     SOURCE_ALREADY_APPLIED = "SourceAlreadyApplied", "Another job already applied the same source to this table."
-    SOURCE_NOT_FOUND = "SourceNotFound", "A path in spec.source.paths does not exist or matches no file."
+    SOURCE_NOT_FOUND = (
+        "SourceNotFound",
+        "A path in spec.source.paths matches no file, or the table in spec.source.table lacks the named snapshot.",
+    )
     SOURCE_LOCATION_NOT_FOUND = (
         "SourceLocationNotFound",
         "spec.source.location names no source location of the Warehouse; the job waits for it.",
     )
     SOURCE_UNREADABLE = "SourceUnreadable", "A source file cannot be read in the given format."
-    SOURCE_CHANGED = "SourceChanged", "A source file changed while it was read."
+    SOURCE_CHANGED = (
+        "SourceChanged",
+        "A source file changed while it was read, or which rows of a source table are new is not known any more.",
+    )
     SOURCE_NOT_SETTLED = (
         "SourceNotSettled",
         "A source file changed less than source.settleSeconds ago; the job retries.",

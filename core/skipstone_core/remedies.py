@@ -145,7 +145,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SOURCE_ALREADY_APPLIED: (
         "Nothing to do; to apply the same source again, create a job with source.duplicates Allow."
     ),
-    Reason.SOURCE_NOT_FOUND: "Provide the files, or create a job with the right paths.",
+    Reason.SOURCE_NOT_FOUND: "Provide the files, or create a job with the right paths or another snapshot.",
     Reason.SOURCE_LOCATION_NOT_FOUND: (
         "Add the location to spec.sourceLocations of the Warehouse, or create a job that names another one."
     ),
@@ -153,7 +153,8 @@ REMEDIES: Mapping[Reason, str] = {
         "Correct the file that the message names, or spec.source.format, and create the job again."
     ),
     Reason.SOURCE_CHANGED: (
-        "Do not write to files while a job reads them: move them into the folder when they are complete."
+        "Do not write to files while a job reads them: move them into the folder when they are complete. For a table, "
+        "set source.table.fromSnapshot as the message says."
     ),
     Reason.SOURCE_NOT_SETTLED: WAIT,
     Reason.SOURCE_COLUMN_MISSING: "Add the column to the source, or correct the mapping, and create the job again.",

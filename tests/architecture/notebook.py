@@ -14,7 +14,7 @@ from skipstone.query import ReadOptions, ReadPlan, explain, plan_read, read
 from skipstone.query.datasource import SkipstoneDataSource
 from skipstone.query.plans.explanation import Explanation, RelationExplanation, RuleReport
 from skipstone.query.plans.refusals import Refusal
-from skipstone_local.lake import Lake, LakeIndex, LakeLoad, LakeMerge, LakeTable
+from skipstone_local.lake import Lake, LakeIndex, LakeLoad, LakeMerge, LakeRows, LakeTable
 
 spark = SparkSession.builder.getOrCreate()
 skipstone.enable(spark)
@@ -49,6 +49,8 @@ with skipstone.open("lake/", warehouse="lake") as lake:
     assert_type(lake, Lake)
     assert_type(lake.table("sales.orders", {"id": "long"}, primary_key="id", partition_by=["day(at)"]), LakeTable)
     assert_type(lake.load("sales.orders", "landing/*.csv", options={"header": "true"}), LakeLoad)
+    assert_type(lake.rows("sales.orders", "price > 10", snapshot_id=5), LakeRows)
+    lake.load("sales.copy", lake.rows("sales.orders", ref="audit", from_snapshot_id=7))
     assert_type(lake.index("sales.orders", "customer", include="price"), LakeIndex)
     changes = [{"id": 1, "op": "D"}]
     deletes = {"when": "source.op = 'D'", "action": "Delete"}

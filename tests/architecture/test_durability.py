@@ -22,6 +22,7 @@ MAY_WRITE = {
     "indexes/building/spilling.py": "sorted buffers of one task, gone with it",
     "kernels/ordering.py": "sorted runs of one task, gone with it",
     "kernels/changes.py": "the source of one run, gone with it",
+    "runs/tablesources/staging.py": "rows of a source table for one run, gone with it",
     "runs/merging/source.py": "the source of one run, gone with it",
 }
 

@@ -148,3 +148,22 @@ def _fail_to_load(lake: Any) -> None:
     assert lake._requests.list_objects(LOAD_JOB, Selection(namespace="default"))["items"] == []
     assert list((lake.files / "uploads").iterdir()) == []
     lake._requests.patch(TABLE, "s-t", {"spec": before})
+
+
+def test_a_table_of_the_lake_is_the_source_of_another(tmp_path: Path) -> None:
+    with skipstone.open(tmp_path / "lake") as lake:
+        for name in ("s.raw", "s.copy"):
+            lake.table(name, {"id": "long", "v": "string"}, primary_key="id")
+        loaded = lake.load("s.raw", [{"id": number, "v": "a"} for number in range(4)])
+        assert lake.load("s.copy", lake.rows("s.raw", "id < 3")).rows == 3
+        changes = [{"id": 0, "v": "b"}, {"id": 1, "v": "gone"}]
+        deletes = {"when": "source.v = 'gone'", "action": "Delete"}
+        lake.merge(changes, into="s.raw", keys="id", when_matched=[deletes, "Update"])
+        rows = lake.rows("s.raw", changes=True, from_snapshot_id=loaded.snapshot_id)
+        merged = lake.merge(rows, into="s.copy", keys="id")
+        assert (merged.updated, merged.deleted, merged.inserted) == (1, 1, 0)
+        assert lake.read("s.copy").sort_by("id").to_pylist() == [{"id": 0, "v": "b"}, {"id": 2, "v": "a"}]
+        with pytest.raises(skipstone.LakeError, match="format and options are for files"):
+            lake.load("s.copy", lake.table("s.raw"), format="Csv")
+        with pytest.raises(skipstone.LakeError, match="has no snapshot 5"):
+            lake.load("s.copy", lake.rows("s.raw", snapshot_id=5))

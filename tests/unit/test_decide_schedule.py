@@ -12,7 +12,7 @@ from skipstone_core.ids import scheduled_name
 from skipstone_core.reasons import Reason
 from skipstone_operator.manifests import build_merge_job
 from skipstone_operator.ports import EventType, Refused
-from skipstone_operator.reconcilers.runs.requests import consumer_of
+from skipstone_operator.reconcilers.runs.tables import consumer_of
 from skipstone_operator.reconcilers.schedule import decide, refused
 from skipstone_operator.resources.mergejob import MergeRows
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step

@@ -11,7 +11,7 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.measuring.measurements import read
 from skipstone_operator.reconcilers.jobs.deciding import decide_job
-from skipstone_operator.reconcilers.runs.requests import consumer_of
+from skipstone_operator.reconcilers.runs.tables import consumer_of
 from skipstone_operator.reconcilers.tablestatus import choose_writer, find_turn
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.worlds.runs import RunWorld

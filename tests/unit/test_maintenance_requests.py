@@ -14,7 +14,8 @@ from skipstone_core.maintenance.policies import (
     OrphanFilesPolicy,
     SnapshotPolicy,
 )
-from skipstone_operator.reconcilers.runs.requests import build_index_ref, build_table_ref, plan_job_run
+from skipstone_operator.reconcilers.runs.requests import build_index_ref, plan_job_run
+from skipstone_operator.reconcilers.runs.tables import build_table_ref
 
 from tests.kube.maintenance_cases import WHOLE
 from tests.unit import objects

@@ -224,6 +224,28 @@ class ColumnMapping:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceTableRef:
+    """A table whose rows are read: those of its head, of a ``snapshot`` (its id), or of a ``ref`` (a branch or a tag).
+
+    ``from_snapshot``: only rows that later snapshots appended; "0" stands for the time before the first one. With
+    ``consume`` New, where the first job with this value begins. ``where``: only rows on which this predicate is true.
+    ``change_keys``: what changed since ``from_snapshot`` is read, in rows that these columns name.
+    """
+
+    table: TableRef
+    snapshot: str | None = None
+    ref: str | None = None
+    from_snapshot: str | None = None
+    where: str | None = None
+    change_keys: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The table as people call it."""
+        return f"{self.table.namespace}.{self.table.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceSpec:
     """Files to read; ``paths`` are relative to ``location``: files, directories or glob patterns.
 
@@ -241,6 +263,7 @@ class SourceSpec:
     that the source database generates and the feed leaves out. ``non_finite``, ``infinity``, ``equal_rows``: None is
     Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only.
     ``only_rejected``: of the changes in the files, those count that earlier merges left out.
+    ``table``: rows of a table are read in place of files; a run writes them to files of its own, which are Parquet.
     These are None when unset, so that requests without them stay as they were.
     """
 
@@ -269,6 +292,7 @@ class SourceSpec:
     unknown_columns: UnknownColumns | None = None
     match_names: MatchNames | None = None
     only_rejected: bool | None = None
+    table: SourceTableRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

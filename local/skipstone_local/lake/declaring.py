@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from skipstone_cli.reading import JsonObject
 from skipstone_core.contract.requests import MergeAction
@@ -29,6 +29,20 @@ _ORDER = re.compile(
 )
 #: What can be joined by dashes and taken apart again.
 _WORD = re.compile(r"[a-z0-9]+")
+BadRecords = Literal["Fail", "Redirect", "Drop"]
+
+
+class Clause(TypedDict, total=False):
+    """One clause of a merge, as in a manifest."""
+
+    action: str
+    when: str
+    set: Mapping[str, str]
+    values: Mapping[str, str]
+    columns: str
+
+
+Clauses = str | Clause | Mapping[str, object] | Sequence[str | Clause | Mapping[str, object]] | None
 
 
 def parse_identifier(name: str) -> tuple[str, str]:
@@ -203,3 +217,13 @@ def build_clauses(clauses: Any, default: str) -> list[JsonObject]:
     if (wrong := next((clause["action"] for clause in built if clause["action"] not in known), None)) is not None:
         raise LakeError(INVALID, f"a clause of the merge has the action {wrong!r}", f"use one of {', '.join(known)}")
     return built
+
+
+def listed(value: str | Sequence[str]) -> list[str]:
+    """One text or several as a list."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def no_table(name: str) -> LakeError:
+    """That a table is not in the lake."""
+    return LakeError("TableNotFound", f"the lake has no table {name!r}", "make it by lake.table(name, schema)")

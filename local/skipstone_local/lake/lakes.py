@@ -14,13 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypedDict
+from typing import Literal, Self
 
 import pyarrow as pa
 from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of, texts_of
 from skipstone_cli.views.outcomes import find_maintain_end, find_reindex_end
-from skipstone_cli.views.standings import is_stale
 from skipstone_core.errors import LakeError, LakeTimeout
 from skipstone_core.ids import MAINTAIN_ANNOTATION, REINDEX_ANNOTATION
 from skipstone_core.maintenance.asked import maintain_request
@@ -29,6 +28,8 @@ from skipstone_operator.labels import FINALIZER
 
 from skipstone_local.client.objects import Selection
 from skipstone_local.lake.declaring import (
+    BadRecords,
+    Clauses,
     build_clauses,
     build_columns,
     build_keys,
@@ -36,6 +37,8 @@ from skipstone_local.lake.declaring import (
     build_sort_order,
     lay_columns,
     lay_over,
+    listed,
+    no_table,
     parse_identifier,
     resource_name,
     table_resource,
@@ -51,28 +54,14 @@ from skipstone_local.lake.results import (
     merge_result,
     table_state,
 )
-from skipstone_local.lake.settling import Done, Requests, is_done
-from skipstone_local.lake.sources import Uploads
+from skipstone_local.lake.settling import Done, Requests, is_synced
+from skipstone_local.lake.sources import LakeRows, Uploads, build_rows
 from skipstone_local.places import RootFolder
 
 #: Jobs of calls go this long after their end; until then, reports show them.
 KEPT_SECONDS = 7 * 86400
 #: How long the job of a call that failed gets to go. One that is being deleted begins no run.
 DELETE_SECONDS = 30.0
-BadRecords = Literal["Fail", "Redirect", "Drop"]
-
-
-class Clause(TypedDict, total=False):
-    """One clause of a merge, as in a manifest."""
-
-    action: str
-    when: str
-    set: Mapping[str, str]
-    values: Mapping[str, str]
-    columns: str
-
-
-Clauses = str | Clause | Mapping[str, object] | Sequence[str | Clause | Mapping[str, object]] | None
 
 
 @dataclass(frozen=True)
@@ -152,15 +141,15 @@ class Lake:
         ``partition_by``: such as ``"month(ordered_at)"``; ``sort_by``: such as ``"price desc"``; ``fields``: more of a
         Table's spec; ``timeout``: seconds.
         """
-        keys, known = _listed(primary_key), self._find_table(name)
+        keys, known = listed(primary_key), self._find_table(name)
         if known is None and schema is None:
-            raise _no_table(name)
+            raise no_table(name)
         columns = build_columns(schema, keys) if schema is not None else []
         spec: JsonObject = {
             "columns": lay_columns(entries_of(known, "spec", "columns"), columns) if columns else None,
             "primaryKey": keys,
-            "partitioning": build_partitioning(_listed(partition_by)),
-            "sortOrder": build_sort_order(_listed(sort_by)),
+            "partitioning": build_partitioning(listed(partition_by)),
+            "sortOrder": build_sort_order(listed(sort_by)),
             "properties": dict(properties or {}),
         }
         given = lay_over({field: value for field, value in spec.items() if value}, fields)
@@ -204,7 +193,7 @@ class Lake:
             "columns": list(columns),
             "type": kind,
             "maintenance": maintenance,
-            **({"include": _listed(include)} if include else {}),
+            **({"include": listed(include)} if include else {}),
             **({"buckets": buckets} if buckets is not None else {}),
         }
         name = resource_name(*name_of(known).split("-"), "by" if kind == "Lookup" else "covering", *columns)
@@ -216,11 +205,11 @@ class Lake:
     def _asked(self, index: JsonObject, maintenance: str) -> tuple[JsonObject, Done]:
         """The index, and when it holds the table; one of Manual is asked to catch up now."""
         if maintenance != "Manual":
-            return index, _is_synced
+            return index, is_synced
         annotations = {"metadata": {"annotations": {REINDEX_ANNOTATION: str(time.time_ns())}}}
         asked = self._requests.patch(INDEX, name_of(index), annotations)
         run = text_of(asked, "status", "lastRun", "id")
-        return asked, lambda seen: _is_synced(seen) and find_reindex_end(seen, run) is not None
+        return asked, lambda seen: is_synced(seen) and find_reindex_end(seen, run) is not None
 
     # --- rows in ---
 
@@ -239,7 +228,8 @@ class Lake:
         """Append the rows of a source, all or none. Raises LakeError.
 
         ``source``: paths, a pattern or a list of them, an Arrow table, a pandas or Polars frame, a DuckDB relation, a
-        PyIceberg table. ``mapping``: columns of the table to those of the source; ``fields``: more of a LoadJob's spec.
+        PyIceberg table; a table of the lake, or ``lake.rows`` of one. ``mapping``: columns of the table to those of the
+        source; ``fields``: more of a LoadJob's spec.
         """
         known = self._require_table(table)
         name = _job_name(known, "load")
@@ -277,6 +267,9 @@ class Lake:
         spec = self._source(source, name, format, options, None)
         if types:
             spec["source"]["columns"] = [{"name": column, "type": kind} for column, kind in types.items()]
+        is_usual = (when_matched, when_not_matched) == ("Update", "Insert")
+        if isinstance(source, LakeRows) and source.changes and is_usual:
+            when_matched = when_not_matched = None  # the changes say what they do
         clauses = {
             "whenMatched": build_clauses(when_matched, "Update"),
             "whenNotMatched": build_clauses(when_not_matched, "Insert"),
@@ -307,6 +300,25 @@ class Lake:
         request = self._read_request(table, where, columns, snapshot_id, indexes=use_indexes)
         rows: pa.Table = self._parts.reader.read(request)
         return rows
+
+    def rows(  # noqa: PLR0913 - one for each way to choose rows
+        self,
+        table: str,
+        where: str = "",
+        *,
+        snapshot_id: int | None = None,
+        ref: str = "",
+        from_snapshot_id: int | None = None,
+        changes: bool = False,
+    ) -> LakeRows:
+        """Rows of a table as the source of ``load`` and ``merge``, which read them by its indexes. Raises LakeError.
+
+        ``snapshot_id``, or ``ref``, a branch or a tag: in place of the current rows. ``from_snapshot_id``: only rows
+        that later snapshots appended; with ``changes`` all that they changed, for merges without clauses.
+        """
+        name = name_of(self._require_table(table))
+        which = {"snapshot_id": snapshot_id, "from_snapshot_id": from_snapshot_id}
+        return LakeRows(resource=name, where=where, ref=ref, changes=changes, **which)
 
     def explain(
         self,
@@ -400,8 +412,12 @@ class Lake:
         options: Mapping[str, str] | None,
         mapping: Mapping[str, str] | None,
     ) -> JsonObject:
-        given = dict(options) if options is not None else None
-        brought = self._needed_uploads().bring(source, job, format=kind, options=given)
+        rows = LakeRows(resource=source.resource) if isinstance(source, LakeTable) else source
+        if isinstance(rows, LakeRows):
+            brought = build_rows(rows, with_files=bool(kind or options))
+        else:
+            given = dict(options) if options is not None else None
+            brought = self._needed_uploads().bring(source, job, format=kind, options=given)
         if mapping:
             brought["mapping"] = [{"column": column, "from": name} for column, name in mapping.items()]
         return {"source": brought}
@@ -465,7 +481,7 @@ class Lake:
     def _require_table(self, name: str) -> JsonObject:
         known = self._find_table(name)
         if known is None:
-            raise _no_table(name)
+            raise no_table(name)
         return known
 
     def _delete(self, kind: ResourceKind, obj: JsonObject, timeout: float | None) -> None:
@@ -477,23 +493,5 @@ def make_lake(parts: LakeParts) -> Lake:
     return Lake._made_of(parts)
 
 
-def _listed(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
-
-
 def _job_name(table: JsonObject, what: str) -> str:
     return f"{name_of(table)}-{what}-{secrets.token_hex(4)}"
-
-
-def _no_table(name: str) -> LakeError:
-    return LakeError("TableNotFound", f"the lake has no table {name!r}", "make it by lake.table(name, schema)")
-
-
-def _is_synced(index: JsonObject) -> bool:
-    """Return whether the index holds all that its table has."""
-    if is_stale(index) or not is_done(INDEX, index):
-        return False
-    conditions = entries_of(index, "status", "conditions")
-    return any(
-        text_of(condition, "type") == "Synced" and text_of(condition, "status") == "True" for condition in conditions
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from skipstone_cli.errors import CliError, NotFound, Refused, Unreachable
-from skipstone_cli.kinds import API_VERSION, JOB_KINDS, TABLE, WAREHOUSE, ResourceKind
+from skipstone_cli.kinds import API_VERSION, INDEX, JOB_KINDS, TABLE, WAREHOUSE, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, name_of, number_of, text_of
 from skipstone_cli.views.standings import Assessment, State, conditions_of, is_stale, judge
 from skipstone_core.errors import LakeError, LakeTimeout
@@ -209,3 +209,13 @@ def is_done(kind: ResourceKind, obj: JsonObject) -> bool:
 def failure(kind: ResourceKind, name: str, standing: Assessment) -> LakeError:
     """The error for an object that has failed."""
     return LakeError(standing.reason, f"{kind.name} {name}: {standing.message}", find_remedy(standing.reason))
+
+
+def is_synced(index: JsonObject) -> bool:
+    """Return whether the index holds all that its table has."""
+    if is_stale(index) or not is_done(INDEX, index):
+        return False
+    conditions = entries_of(index, "status", "conditions")
+    return any(
+        text_of(condition, "type") == "Synced" and text_of(condition, "status") == "True" for condition in conditions
+    )

@@ -36,6 +36,33 @@ WAY_OUT = "make room there, and check that the files can be read"
 HEADER = {"header": "true"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class LakeRows:
+    """Rows of a table of the lake as a source. ``resource``: the name of its Table.
+
+    All rows on which ``where`` is true, of the current snapshot, that of ``snapshot_id``, or the newest of the branch
+    or tag ``ref``; with ``from_snapshot_id`` only those that later snapshots appended, or all that they changed.
+    """
+
+    resource: str
+    where: str = ""
+    snapshot_id: int | None = None
+    ref: str = ""
+    from_snapshot_id: int | None = None
+    changes: bool = False
+
+
+def build_rows(rows: LakeRows, *, with_files: bool = False) -> JsonObject:
+    """``spec.source`` of a job. Raises LakeError if arguments are given that only files have."""
+    if with_files:
+        raise LakeError(INVALID, "format and options are for files, and the source is a table", "leave them out")
+    numbers = {"snapshot": rows.snapshot_id, "fromSnapshot": rows.from_snapshot_id}
+    texts = {"ref": rows.ref, "where": rows.where}
+    given: JsonObject = {name: str(number) for name, number in numbers.items() if number is not None}
+    given |= {name: text for name, text in texts.items() if text}
+    return {"table": {"name": rows.resource, **given, **({"changes": True} if rows.changes else {})}}
+
+
 @dataclass(frozen=True)
 class Uploads:
     """The folder of sources of one Warehouse. ``root``: that of the Warehouse, whatever links lead there."""

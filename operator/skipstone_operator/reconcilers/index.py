@@ -22,11 +22,11 @@ from skipstone_operator.reconcilers.runs.requests import (
     DropTarget,
     RunPlan,
     build_index_ref,
-    build_table_ref,
     plan_reindex_run,
     reindex_request,
 )
 from skipstone_operator.reconcilers.runs.statuses import judged, or_rest, put_status
+from skipstone_operator.reconcilers.runs.tables import build_table_ref
 from skipstone_operator.resources.common import CurrentRun, RunResult
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
 from skipstone_operator.worlds.observations import find_observation

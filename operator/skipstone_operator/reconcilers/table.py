@@ -25,8 +25,9 @@ from skipstone_operator.reconcilers.runs import lifecycle
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, find_live, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
 from skipstone_operator.reconcilers.runs.records import RecordFields, last_end
-from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
+from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, plan_table_run
 from skipstone_operator.reconcilers.runs.statuses import first_write, or_rest
+from skipstone_operator.reconcilers.runs.tables import build_table_ref
 from skipstone_operator.reconcilers.tablestatus import (
     choose_writer,
     find_obstacle,

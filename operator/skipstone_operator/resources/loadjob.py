@@ -32,10 +32,17 @@ class LoadJobSpec(RunFields):
         frozen_optional("timeZone"),
         Rule(
             holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.source.format is SourceFormat.PARQUET,
-            rule="!has(self.mode) || self.mode != 'Register' || self.source.format == 'Parquet'",
+            rule="!has(self.mode) || self.mode != 'Register' || (has(self.source.format) && "
+            "self.source.format == 'Parquet')",
             message="mode Register takes files of the format Parquet only: the files stay as they are. Use the mode "
             "Copy for other formats",
             field_path=".mode",
+        ),
+        Rule(
+            holds=lambda spec: spec.source.table is None or not spec.source.table.changes,
+            rule="!has(self.source.table) || !has(self.source.table.changes) || !self.source.table.changes",
+            message="source.table.changes is for a MergeJob only, which can delete and update rows: remove it",
+            field_path=".source",
         ),
         Rule(
             holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.bad_records.policy is BadRecordPolicy.FAIL,

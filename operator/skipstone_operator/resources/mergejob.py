@@ -49,6 +49,11 @@ def _steered(spec: MergeJobSpec) -> bool:
     )
 
 
+def _reads_changes(spec: MergeJobSpec) -> bool:
+    return spec.source.table is not None and bool(spec.source.table.changes)
+
+
+_READS_CHANGES = "(has(self.source.table) && has(self.source.table.changes) && self.source.table.changes)"
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
 _OPTIONAL = (
     *("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning"),
@@ -69,11 +74,12 @@ class MergeJobSpec(RunFields):
         Rule(
             holds=lambda spec: bool(
                 spec.source.change_format
+                or _reads_changes(spec)
                 or spec.when_matched
                 or spec.when_not_matched
                 or spec.when_not_matched_by_source
             ),
-            rule="has(self.source.changeFormat) || "
+            rule=f"has(self.source.changeFormat) || {_READS_CHANGES} || "
             + " || ".join(f"(has(self.{name}) && self.{name}.size() > 0)" for name in _LISTS),
             message="whenMatched, whenNotMatched or whenNotMatchedBySource must have at least one clause: without any "
             "the merge does nothing",
@@ -86,6 +92,15 @@ class MergeJobSpec(RunFields):
             + " && (!has(self.schemaEvolution) || self.schemaEvolution == 'None'))",
             message="source.changeFormat says what each change does and in which order: remove sequenceBy, "
             "targetSequence, whenMatched, whenNotMatched, whenNotMatchedBySource and schemaEvolution",
+            field_path=".source",
+        ),
+        Rule(
+            holds=lambda spec: not _reads_changes(spec) or not (_steered(spec) or _leaves_out(spec)),
+            rule=f"!{_READS_CHANGES} || (!has(self.sequenceBy) && !has(self.targetSequence) && ({_KEEPS_ALL}) && "
+            + " && ".join(f"(!has(self.{name}) || self.{name}.size() == 0)" for name in _LISTS)
+            + " && (!has(self.schemaEvolution) || self.schemaEvolution == 'None'))",
+            message="source.table.changes says what each change does, and all of them have to fit: remove sequenceBy, "
+            "targetSequence, whenMatched, whenNotMatched, whenNotMatchedBySource, schemaEvolution and badRecords",
             field_path=".source",
         ),
         Rule(

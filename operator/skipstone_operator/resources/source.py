@@ -20,33 +20,12 @@ from skipstone_core.merging.feeds import file_formats, in_words, tool_fields, wi
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
+from skipstone_operator.resources.sourcing.columns import ColumnSource, SourceColumn
+from skipstone_operator.resources.sourcing.paths import PATH_RULES
+from skipstone_operator.resources.sourcing.tables import SourceTable
 from skipstone_operator.resources.storage import LOCATION_NAME
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
-
-
-def _first_folder(path: str) -> str:
-    return next((part for part in path.split("/") if part not in ("", ".")), "")
-
-
-PATH_RULES = (
-    Rule(
-        rule="self.all(p, !p.startsWith('/') && !p.contains('://') && !p.contains('\\\\'))",
-        holds=lambda paths: not any(path.startswith("/") or "://" in path or "\\" in path for path in paths),
-        message="source.paths must be relative to the root of the Warehouse or of source.location: write "
-        "'landing/a.csv', without a leading '/', a scheme or a backslash",
-    ),
-    Rule(
-        rule="self.all(p, !p.matches('(^|/)[.][.](/|$)'))",
-        holds=lambda paths: not any(".." in path.split("/") for path in paths),
-        message="source.paths may not contain '..': name files below the root",
-    ),
-    Rule(
-        rule="self.all(p, !p.matches('^([.]/)*[.]skipstone(/|$)'))",
-        holds=lambda paths: not any(_first_folder(path) == ".skipstone" for path in paths),
-        message="source.paths may not lead into '.skipstone', which holds the records of runs: use another folder",
-    ),
-)
 
 TIME_ZONE = Doc(
     "Time zone of timestamps without offset, such as Europe/Berlin. Never changes.",
@@ -57,53 +36,59 @@ TIME_ZONE = Doc(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceColumn:
-    """The type of one source column."""
-
-    name: Annotated[str, name_text("Name of the column in the source, exactly as written there.")]
-    type: Annotated[
-        str,
-        Doc(
-            f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.",
-            max_length=32,
-            pattern=limits.COLUMN_TYPE,
-            help=f"source.columns[].type must be one of {limits.COLUMN_TYPE_HELP}",
-        ),
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnSource:
-    """Which source column feeds a table column."""
-
-    column: Annotated[str, name_text("Column of the table.")]
-    from_: Annotated[str, name_text("Column of the source.")]
+def _is_of_files(source: Source) -> bool:
+    return source.format is not None and source.paths is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Files to read, all of one format."""
+    """Files to read, all of one format, or a table."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda source: (
+                _is_of_files(source) if source.table is None else not (source.format or source.paths is not None)
+            ),
+            rule="has(self.table) ? !has(self.format) && !has(self.paths) : has(self.format) && has(self.paths)",
+            message="source takes either files or a table: set format and paths, or only table",
+        ),
+        Rule(
+            holds=lambda source: source.table is None or (source.location is None and source.settle_seconds == 0),
+            rule="!has(self.table) || (!has(self.location) && (!has(self.settleSeconds) || self.settleSeconds == 0))",
+            message="source.location and source.settleSeconds are for files only: remove them beside source.table",
+            field_path=".table",
+        ),
+        Rule(
+            holds=lambda source: (
+                source.table is None or source.table.snapshot is None or source.consume is ConsumePolicy.ALL
+            ),
+            rule="!has(self.table) || !has(self.table.snapshot) || !has(self.consume) || self.consume == 'All'",
+            message="source.consume New reads up to the newest snapshot: remove source.table.snapshot, or set consume "
+            "to All",
+            field_path=".consume",
+        ),
+        Rule(
             holds=lambda source: not source.columns or source.format in UNTYPED,
-            rule="!has(self.columns) || self.columns.size() == 0 || self.format in ['Csv', 'Json']",
-            message="source.columns is for the formats Csv and Json only: Parquet, Orc and Avro files carry their own "
-            "types",
+            rule="!has(self.columns) || self.columns.size() == 0 || (has(self.format) && self.format in ['Csv', "
+            "'Json'])",
+            message="source.columns is for the formats Csv and Json only: tables and Parquet, Orc and Avro files "
+            "carry their own types",
             field_path=".columns",
         ),
         Rule(
             holds=lambda source: not source.options or source.format in UNTYPED,
-            rule="!has(self.options) || self.options.size() == 0 || self.format in ['Csv', 'Json']",
-            message="source.options is for the formats Csv and Json only: remove it for Parquet, Orc and Avro",
+            rule="!has(self.options) || self.options.size() == 0 || (has(self.format) && self.format in ['Csv', "
+            "'Json'])",
+            message="source.options is for the formats Csv and Json only: remove it for tables, Parquet, Orc and Avro",
             field_path=".options",
         ),
     )
 
-    format: Annotated[SourceFormat, Doc("Format of the files: Csv, Json (one object a line), Parquet, Orc or Avro.")]
+    format: Annotated[
+        SourceFormat | None, Doc("Format of the files: Csv, Json (one object a line), Parquet, Orc or Avro.")
+    ] = None
     paths: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         Doc(
             "Files, folders or glob patterns, relative to the root of the Warehouse or of source.location.",
             min_items=1,
@@ -111,7 +96,8 @@ class Source:
             item=Doc("One path.", min_length=1, max_length=limits.MAX_PATH),
             rules=PATH_RULES,
         ),
-    ]
+    ] = None
+    table: Annotated[SourceTable | None, Doc("A Table whose rows are the source, in place of files.")] = None
     location: Annotated[
         str | None,
         Doc(
@@ -162,7 +148,8 @@ class Source:
         ConsumePolicy,
         Doc(
             "All reads every file. New reads files that no earlier commit of the same MergeSchedule took (without a "
-            "schedule: of any job with the same paths and table); duplicates has no effect then."
+            "schedule: of any job with the same paths and table); duplicates has no effect then. Of a source table, "
+            "New reads the rows that were appended since the snapshot which the last such commit read."
         ),
     ] = ConsumePolicy.ALL
     unknown_columns: Annotated[
@@ -227,8 +214,10 @@ def _files_rule() -> Rule:
     parts = [f"{in_words(tools)}{{}} as {in_words(files, 'or')}" for files, tools in groups.items()]
     parts[0] = parts[0].format(" are read" if len(next(iter(groups.values()))) > 1 else " is read")
     return Rule(
-        holds=lambda source: source.change_format is None or source.format in source.change_format.feed.files,
-        rule=f"!has(self.changeFormat) || {' || '.join(f'({test})' for test in read)}",
+        holds=lambda source: (
+            source.change_format is None or source.format is None or source.format in source.change_format.feed.files
+        ),
+        rule=f"!has(self.changeFormat) || !has(self.format) || {' || '.join(f'({test})' for test in read)}",
         message=f"source.changeFormat does not fit source.format: {', '.join(parts).replace('{}', '')}",
         field_path=".changeFormat",
     )
@@ -261,6 +250,13 @@ class MergeSource(Source):
         *Source.RULES,
         _FILES_RULE,
         Rule(
+            holds=lambda source: source.table is None or (source.change_format is None and source.replay_from is None),
+            rule="!has(self.table) || (!has(self.changeFormat) && !has(self.replayFrom))",
+            message="source.changeFormat and source.replayFrom are for files of changes only: remove them beside "
+            "source.table",
+            field_path=".table",
+        ),
+        Rule(
             holds=lambda source: source.change_format is None or not (source.columns or source.mapping),
             rule="!has(self.changeFormat) || ((!has(self.columns) || self.columns.size() == 0) && "
             "(!has(self.mapping) || self.mapping.size() == 0))",
@@ -272,7 +268,8 @@ class MergeSource(Source):
             holds=lambda source: (
                 source.change_format is None or not source.options or source.format == SourceFormat.CSV
             ),
-            rule="!has(self.changeFormat) || !has(self.options) || self.options.size() == 0 || self.format == 'Csv'",
+            rule="!has(self.changeFormat) || !has(self.options) || self.options.size() == 0 || "
+            "(has(self.format) && self.format == 'Csv')",
             message="source.options has no meaning for a change feed in Json: remove it",
             field_path=".options",
         ),

@@ -237,12 +237,16 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the runs of a table happen: the table with its indexes, and its Warehouse with the claim."""
+    """Where the runs of a table happen: the table with its indexes, and its Warehouse with the claim.
+
+    ``source``: the Table that the source of a job names, if that is there.
+    """
 
     table: TableSubject | None = None
     warehouse: WarehouseSubject | None = None
     claim: ClaimFacts | None = None
     indexes: tuple[IndexSubject, ...] = ()
+    source: TableSubject | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,12 +294,12 @@ def find_warehouse_finding(name: str, warehouse: WarehouseSubject | None) -> Fin
     return Finding(Reason.WAREHOUSE_NOT_READY, f"Warehouse {name!r} is not ready: see its conditions")
 
 
-def find_table_finding(name: str, table: TableSubject | None) -> Finding | None:
-    """Why the Table of this name cannot be used by jobs and indexes now."""
+def find_table_finding(name: str, table: TableSubject | None, field: str = "spec.tableRef") -> Finding | None:
+    """Why the Table of this name, which ``field`` names, cannot be used by jobs and indexes now."""
     if table is None:
-        return Finding(Reason.TABLE_NOT_FOUND, f"spec.tableRef: there is no Table {name!r} here; create it")
+        return Finding(Reason.TABLE_NOT_FOUND, f"{field}: there is no Table {name!r} here; create it")
     if table.deleting:
-        return Finding(Reason.TABLE_NOT_FOUND, f"spec.tableRef: Table {name!r} is being deleted")
+        return Finding(Reason.TABLE_NOT_FOUND, f"{field}: Table {name!r} is being deleted")
     if table_ready(table):
         return None
     return Finding(Reason.TABLE_NOT_READY, f"Table {name!r} is not ready: see its conditions")

@@ -6,7 +6,8 @@ here it is only decided and pinned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -24,6 +25,8 @@ from skipstone_core.history.consumption import NAME_BYTES, entry, is_same_change
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already, settled_meanwhile
+from skipstone.runs.tablesources.choosing import TableRows, choose_rows
+from skipstone.runs.tablesources.staging import staged_rows
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -33,25 +36,37 @@ from skipstone.sources.listing import (
     without_young,
     witnessed,
 )
+from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Entry
+from skipstone.tables.committing.changes import Ledger
 from skipstone.tables.records.ledger import ConsumedFiles, Consumption
 
 #: The outcome of a job for which there is nothing to do: nothing is committed, not even its transaction.
 NOTHING = Committed(0, TxnRecord(time_ms=0, is_empty=True))
 NO_NEW_FILES = "There are no new files: all that the source names were consumed before."
+NO_NEW_SNAPSHOTS = "There are no new snapshots: the source table was read up to its newest one before."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intake:
-    """The files to apply. ``ledger`` remembers them in the commit, None when only their digest is remembered."""
+    """The files to apply. ``ledger`` remembers them in the commit, None when only their digest is remembered.
+
+    ``rows``: of a source table, which ``brought`` writes to the files of the listing.
+    """
 
     listing: SourceListing
-    ledger: Consumption | None = None
+    ledger: Ledger | None = None
+    rows: TableRows | None = None
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """What the snapshot of the commit says of the source."""
+        return self.rows.summary if self.rows is not None else {}
 
     @property
     def consumed(self) -> Consumption:
         """The files one by one, as they are remembered. Raises ContractViolation when only their digest is."""
-        if self.ledger is None:
+        if not isinstance(self.ledger, Consumption):
             raise ContractViolation("the files of this intake are remembered by their digest only")
         return self.ledger
 
@@ -65,6 +80,8 @@ def take_source(
 
     Raises as ``pinned_source`` does, and BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
     """
+    if source.table is not None:
+        return _take_table(request, table, source)
     if source.consume is ConsumePolicy.ALL:
         listing = pinned_source(request.warehouse, source, request.owner_uid, table=request.table_uid)
         applied = None if source.only_rejected else applied_already(table, source, listing.digest)
@@ -80,6 +97,33 @@ def take_source(
     listing = witnessed(listing)
     taken = replace(consumption(listing, memory), ends_replay=source.replay_from is None)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
+
+
+def _take_table(request: JobRequest, table: Table, source: SourceSpec) -> Intake | Outcome:
+    rows = choose_rows(table.catalog, request, table, source)
+    if rows is None:
+        return settled_meanwhile(request, table) or NOTHING
+    listing = SourceListing(storage=open_storage(request.warehouse), files=(), identity=rows.digest)
+    void = rows.ledger.find_conflict(table) if rows.ledger else applied_already(table, source, rows.digest)
+    return void or Intake(listing=listing, ledger=rows.ledger, rows=rows)
+
+
+@contextmanager
+def brought(request: JobRequest, intake: Intake, progress: Callable[[str], None]) -> Iterator[Intake]:
+    """``intake`` with files to read: those of rows of a table are written here, and gone afterwards.
+
+    Raises as ``staged_rows``.
+    """
+    if intake.rows is None:
+        yield intake
+        return
+    with staged_rows(request, intake.rows, progress) as files:
+        yield replace(intake, listing=witnessed(replace(intake.listing, files=files)))
+
+
+def nothing_new(source: SourceSpec) -> str:
+    """What people are told of a job that finds nothing new."""
+    return NO_NEW_FILES if source.table is None else NO_NEW_SNAPSHOTS
 
 
 def require_managed(ref: TableRef, where: str) -> None:

@@ -28,10 +28,11 @@ from skipstone_core.reasons import Reason
 from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.intake import (
-    NO_NEW_FILES,
     NOTHING,
     Intake,
+    brought,
     is_unique,
+    nothing_new,
     require_managed,
     source_record,
     take_source,
@@ -188,11 +189,12 @@ def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sha
     take = take_files if job.registers else take_source
     intake = take(request, table, job.task.source, reporter.note)
     if intake is NOTHING:
-        message = NOTHING_TO_REGISTER if job.registers else NO_NEW_FILES
+        message = NOTHING_TO_REGISTER if job.registers else nothing_new(job.task.source)
         return replace(job.end(NOTHING, {}), message=message)
     if not isinstance(intake, Intake):
         return job.end(intake, {})
-    outcome, counts = _load_until_settled(job, intake)
+    with brought(request, intake, reporter.progress) as files:
+        outcome, counts = _load_until_settled(job, files)
     return job.end(outcome, counts)
 
 
@@ -389,6 +391,7 @@ def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> Table
         txn=job.request.txn,
         record=replace(source_record(intake, written.counts), rejected_path=rejected_path),
         summary={
+            **intake.summary,
             **{f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
             **unused_summary(report.unused_columns, report.unused_total),
         },

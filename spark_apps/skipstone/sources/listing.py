@@ -36,7 +36,8 @@ class SourceListing:
     """The files of a source, sorted by path, in ``storage``; ``location``: its name, empty for the Warehouse's own.
 
     ``left_out``: how many files that the source names are not among them, because the table has them already.
-    ``base``: address of the place, where files are remembered by their addresses.
+    ``base``: address of the place, where files are remembered by their addresses. ``identity``: what the files stand
+    for, where a run made them itself.
     """
 
     storage: Storage
@@ -44,6 +45,7 @@ class SourceListing:
     location: str = ""
     left_out: int = 0
     base: str = ""
+    identity: str = ""
 
     @property
     def stored(self) -> tuple[StoredFile, ...]:
@@ -52,7 +54,9 @@ class SourceListing:
 
     @property
     def digest(self) -> str:
-        """Identity of the source: hexadecimal SHA-256 over paths, sizes and versions."""
+        """Identity of the source: hexadecimal SHA-256 over paths, sizes and versions, or over what they stand for."""
+        if self.identity:
+            return self.identity
         text = json.dumps([[self.name_of(file), file.size, file.version] for file in self.files])
         return hashlib.sha256(text.encode()).hexdigest()
 

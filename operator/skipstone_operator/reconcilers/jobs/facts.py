@@ -15,6 +15,7 @@ from skipstone_operator.worlds.worlds import JobWorld
 
 MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE, RunKind.DRY_RUN)
 WAIT_POLL = 60.0
+_SOURCE_FIELD = "spec.source.table"
 
 
 def find_block(world: JobWorld) -> Finding | None:
@@ -23,7 +24,7 @@ def find_block(world: JobWorld) -> Finding | None:
         return foreign_owner
     if (finding := find_table_finding(world.job.spec.table_ref.name, world.place.table)) is not None:
         return finding
-    return find_warehouse_block(world) or find_location_block(world) or world.turn
+    return find_warehouse_block(world) or find_location_block(world) or find_source_block(world) or world.turn
 
 
 def find_foreign_owner(world: JobWorld) -> Finding | None:
@@ -65,6 +66,23 @@ def find_location_block(world: JobWorld) -> Finding | None:
         "spec.sourceLocations, or create the job with another one"
     )
     return Finding(Reason.SOURCE_LOCATION_NOT_FOUND, message)
+
+
+def find_source_block(world: JobWorld) -> Finding | None:
+    """Return a finding if the job reads a Table that cannot be read now, or not by the job's runs."""
+    wanted, source, table = world.job.spec.source.table, world.place.source, world.place.table
+    if wanted is None or table is None:
+        return None
+    if (finding := find_table_finding(wanted.name, source, _SOURCE_FIELD)) is not None or source is None:
+        return finding
+    mine, theirs = table.spec.warehouse_ref.name, source.spec.warehouse_ref.name
+    if mine == theirs:
+        return None
+    message = (
+        f"{_SOURCE_FIELD}: Table {wanted.name!r} is in the Warehouse {theirs!r}, and a job reads tables of its own "
+        f"Warehouse, {mine!r}: create the job again with a Table of that Warehouse, or load files of the other one"
+    )
+    return Finding(Reason.INVALID_SPEC, message)
 
 
 def plan_run(world: JobWorld) -> RunPlan | None:

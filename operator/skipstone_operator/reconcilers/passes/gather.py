@@ -6,6 +6,7 @@ Called by ``reconcile`` once per pass. Reads only; keeps nothing between passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -274,18 +275,28 @@ async def _read_job(reader: Reader, job: JobSubject, place: Place, setting: Sett
         return await _read_lone_job(reader, job, place, setting)
     return JobWorld(
         job=job,
-        place=place,
+        place=await _with_source(reader, job, place),
         setting=setting,
         run=await reader.read_run(job.status.current_run, job.meta.uid),
         children=_owned(children, job.meta.uid),
     )
 
 
+async def _with_source(reader: Reader, job: JobSubject, place: Place) -> Place:
+    """With the Table that the job reads. The job waits for one that this release cannot read: it tells of itself."""
+    if job.spec.source.table is None:
+        return place
+    with suppress(ContractViolation):
+        source: TableSubject | None = await reader.get_subject(TABLE, job.spec.source.table.name)
+        return replace(place, source=source)
+    return place
+
+
 async def _read_lone_job(reader: Reader, job: JobSubject, place: Place, setting: Setting) -> JobWorld:
     begun = job.status.attempts > 0 or job.status.current_run is not None
     return JobWorld(
         job=job,
-        place=place,
+        place=await _with_source(reader, job, place),
         setting=setting,
         run=await reader.read_run(job.status.current_run, job.meta.uid),
         children=await reader.list_owned(job.meta.uid) if begun else Children(),

@@ -33,14 +33,14 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
+from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, table_txn
 
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import JsonObject, RunDefaults
 from skipstone_operator.reconcilers.runs.places import build_warehouse_ref
-from skipstone_operator.reconcilers.runs.policies import build_policy
+from skipstone_operator.reconcilers.runs.tables import build_source, build_table_ref, consumer_of, with_changes
 from skipstone_operator.resources.common import CurrentRun
-from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
+from skipstone_operator.resources.kinds import API_VERSION
 from skipstone_operator.resources.loadjob import LoadJobSpec
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.merging.clauses import (
@@ -203,20 +203,6 @@ def build_spark_ref(warehouse: WarehouseSubject, defaults: RunDefaults) -> Spark
     )
 
 
-def build_table_ref(table: TableSubject) -> TableRef:
-    """The table as the data plane sees it."""
-    return TableRef(
-        namespace=table.spec.identifier.namespace,
-        name=table.spec.identifier.name,
-        uid=table.meta.uid,
-        management=table.spec.management,
-        table_uuid=table.status.table_uuid or None,
-        location=table.status.location or None,
-        namespace_id=table.status.namespace_id or None,
-        maintenance=build_policy(table.spec.maintenance),
-    )
-
-
 def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
     """The indexes whose state a run reports, oldest first; those going away are left out."""
     living = sorted((index for index in indexes if not index.deleting), key=lambda index: index.age)
@@ -251,14 +237,15 @@ def plan_job_run(
     spec = {name: value for name, value in encode(job.spec).items() if name not in _RUN_FIELDS}
     kind = RunKind.LOAD if isinstance(job.spec, LoadJobSpec) else RunKind.MERGE
     dry = is_dry_run(job)
+    source = {} if place.source is None else {"sourceTable": _table_inputs(place.source)}
     return RunPlan(
         kind=RunKind.DRY_RUN if dry else kind,
         owner=job,
         warehouse=warehouse,
         claim=place.claim,
         defaults=setting.defaults,
-        inputs={"spec": spec, "table": _table_inputs(table)},
-        task={**_about_table(place, table), **build_job_task(job)},
+        inputs={"spec": spec, "table": _table_inputs(table), **source},
+        task={**_about_table(place, table), **build_job_task(job, place.source)},
         txn="" if dry else job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
         table=table,
@@ -266,10 +253,10 @@ def plan_job_run(
     )
 
 
-def build_job_task(job: JobSubject) -> Task:
-    """The field of the JobRequest that holds the job's task."""
+def build_job_task(job: JobSubject, source_table: TableSubject | None = None) -> Task:
+    """The field of the JobRequest that holds the job's task. ``source_table``: which its source names, if it does."""
     spec = job.spec
-    source = decode(SourceSpec, encode(spec.source))
+    source = build_source(spec.source, source_table)
     if source.consume is ConsumePolicy.NEW:
         source = replace(source, consumer=consumer_of(job))
     if isinstance(spec, LoadJobSpec):
@@ -278,21 +265,12 @@ def build_job_task(job: JobSubject) -> Task:
     return {"merge": _build_merge_task(spec, source)}
 
 
-def consumer_of(job: JobSubject) -> str:
-    """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths.
-
-    A dry run adds nothing to it, so that it may have the memory of a schedule that does not control it. Files of
-    another location are others, though they be named alike.
-    """
-    source = job.spec.source
-    place = f" of {source.location}" if source.location else ""
-    for owner in job.meta.owner_references:
-        if owner.kind == MERGE_SCHEDULE.name and (owner.controller or is_dry_run(job)):
-            return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{owner.name}{place}"
-    return f"jobs on paths {short_hash(*sorted(set(source.paths)))}{place}"
-
-
 def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
+    task = _build_given_task(spec, source)
+    return with_changes(task) if spec.source.table is not None and spec.source.table.changes else task
+
+
+def _build_given_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
     return MergeTask(
         source=source,
         keys=tuple(MergeKey(target=key.target, source=key.source) for key in spec.keys),

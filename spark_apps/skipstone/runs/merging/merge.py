@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -31,10 +31,11 @@ from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.intake import (
-    NO_NEW_FILES,
     NOTHING,
     Intake,
+    brought,
     is_unique,
+    nothing_new,
     require_managed,
     source_record,
 )
@@ -147,11 +148,11 @@ def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sha
         job = _open(request, reporter, ports, share)
         intake = _take(job)
     if intake is NOTHING:
-        return replace(job.end(NOTHING, MergeCounts()), message=NO_NEW_FILES)
+        return replace(job.end(NOTHING, MergeCounts()), message=nothing_new(job.task.source))
     if not isinstance(intake, Intake):
         return job.end(intake, MergeCounts())
-    with open_scratch(request) as scratch, rejects_kept(request):
-        outcome, rewrite = _plan_until_settled(job, intake, scratch)
+    with open_scratch(request) as scratch, rejects_kept(request), _brought(job, intake) as files:
+        outcome, rewrite = _plan_until_settled(job, files, scratch)
         if isinstance(outcome, Conflicted):
             clear_rejects(request)
     if isinstance(outcome, Committed):
@@ -169,11 +170,11 @@ def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_
             job = _open(request, reporter, None, share)
             intake = _take(job)
         if intake is NOTHING:
-            return replace(_planned(job, MergeCounts()), message=NO_NEW_FILES)
+            return replace(_planned(job, MergeCounts()), message=nothing_new(job.task.source))
         if not isinstance(intake, Intake):
             return reporter.judge(intake, {})
-        with open_scratch(request) as scratch:
-            _, rewrite = _plan_until_settled(job, intake, scratch)
+        with open_scratch(request) as scratch, _brought(job, intake) as files:
+            _, rewrite = _plan_until_settled(job, files, scratch)
         reporter.reject(rewrite.left_out.message, None)
         return _planned(job, rewrite.counts, rewrite.funnel)
     finally:
@@ -213,6 +214,10 @@ def _take(job: _Job) -> Intake | Outcome:
         mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
     return take_changes(job.request, table, job.task.source, job.reporter.note)
+
+
+def _brought(job: _Job, intake: Intake) -> AbstractContextManager[Intake]:
+    return brought(job.request, intake, job.reporter.progress)
 
 
 def _refuse_evolution(job: _Job) -> None:
@@ -400,6 +405,7 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
         txn=job.request.txn,
         record=replace(source_record(intake, encode(rewrite.counts), job.task.source), rejected_path=left.path),
         summary={
+            **intake.summary,
             **_summary(rewrite, job.reporter.stages_ms),
             **unused_summary(changes.leaves.columns, changes.leaves.total),
             **defaulted_summary(changes.leaves.defaulted),

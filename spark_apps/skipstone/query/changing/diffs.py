@@ -1,0 +1,123 @@
+"""What changed between two sets of rows: equal rows cancel each other, and those that are left belong to keys.
+
+Called with parts of a table that hold all rows of their keys. Rows are equal if all their values are: null and null,
+NaN and NaN, but not 0.0 and -0.0. Must not read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from skipstone_core.errors import BadData
+from skipstone_core.history.tablereads import CHANGE_COLUMN, ChangeType
+from skipstone_core.reasons import Reason
+
+Codes = npt.NDArray[np.int64]
+
+
+def diff_rows(before: pa.Table, after: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
+    """The changes that make ``after`` of ``before``, which have the same columns, with CHANGE_COLUMN as the last one.
+
+    An update is two rows, the one before it and the one after it, in this order. ``name``: of the table, for messages.
+    Raises BadData (DUPLICATE_SOURCE_KEYS) when a key does not tell one row from others, or is null in a changed row.
+    """
+    rows = pa.concat_tables([before, after])
+    codes = _codes([rows.column(at) for at in range(rows.num_columns)], rows.num_rows)
+    gone, new = _left(codes[: len(before)], codes[len(before) :])
+    new += len(before)
+    left = np.concatenate([gone, new])
+    key_columns = [rows.column(key).take(pa.array(left)) for key in keys]
+    _require_keys(key_columns, keys, name)
+    key_codes = _codes(key_columns, len(left))
+    gone_keys, new_keys = key_codes[: len(gone)], key_codes[len(gone) :]
+    for side in (gone_keys, new_keys):
+        _require_one_row(side, rows.take(pa.array(left)), key_codes, keys, name)
+    is_updated, is_update = np.isin(gone_keys, new_keys), np.isin(new_keys, gone_keys)
+    kinds = np.concatenate(
+        [
+            np.where(is_updated, ChangeType.UPDATE_BEFORE.value, ChangeType.DELETE.value),
+            np.where(is_update, ChangeType.UPDATE_AFTER.value, ChangeType.INSERT.value),
+        ]
+    )
+    order = np.lexsort((np.arange(len(left)), key_codes))
+    changed = rows.take(pa.array(left[order]))
+    return changed.append_column(CHANGE_COLUMN, pa.array(kinds[order].tolist(), pa.string()))
+
+
+def _left(before: Codes, after: Codes) -> tuple[Codes, Codes]:
+    """The places of rows on each side that no equal row on the other side cancels."""
+    known = np.union1d(before, after)
+    counts = [np.bincount(np.searchsorted(known, side), minlength=len(known)) for side in (before, after)]
+    return tuple(  # type: ignore[return-value]
+        _first(np.searchsorted(known, side), np.maximum(counts[at] - counts[1 - at], 0))
+        for at, side in enumerate((before, after))
+    )
+
+
+def _first(codes: Codes, wanted: Codes) -> Codes:
+    """Of each code as many places as are ``wanted``."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.searchsorted(ordered, ordered)
+    return np.sort(order[np.arange(len(codes)) - starts < wanted[ordered]])
+
+
+def _require_keys(columns: Sequence[pa.ChunkedArray], keys: Sequence[str], name: str) -> None:
+    for key, values in zip(keys, columns, strict=True):
+        if values.null_count:
+            raise BadData(
+                Reason.DUPLICATE_SOURCE_KEYS,
+                f"{values.null_count} changed rows of {name} have null in the key {key!r}, which names no row: choose "
+                "keys without nulls",
+                field="spec.keys",
+            )
+
+
+def _require_one_row(side: Codes, left: pa.Table, key_codes: Codes, keys: Sequence[str], name: str) -> None:
+    values, counts = np.unique(side, return_counts=True)
+    if not len(values) or counts.max() == 1:
+        return
+    row = int(np.flatnonzero(key_codes == values[counts > 1][0])[0])
+    shown = ", ".join(f"{key} = {left.column(key)[row].as_py()!r}" for key in keys)
+    raise BadData(
+        Reason.DUPLICATE_SOURCE_KEYS,
+        f"{int(counts.max())} changed rows of {name} have the key {shown}: choose keys that name one row each",
+        field="spec.keys",
+    )
+
+
+# --- equal rows have equal codes ---
+
+
+def _codes(columns: Sequence[pa.ChunkedArray], count: int) -> Codes:
+    """A number for each row, the same for rows that are equal in all ``columns``."""
+    codes = np.zeros(count, np.int64)
+    for column in columns:
+        own = _column_codes(column)
+        # Both are below the number of rows, so that the product does not overflow.
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def _column_codes(column: pa.ChunkedArray) -> Codes:
+    values = column.combine_chunks()
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    encoded = _comparable(values).dictionary_encode(null_encoding="encode")
+    indices = encoded.indices if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks().indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """As values that Arrow compares as this module does."""
+    if pa.types.is_floating(values.type):
+        bits = pa.int64() if values.type == pa.float64() else pa.int32()
+        canonical = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+        return canonical.view(bits)
+    if pa.types.is_nested(values.type):
+        return pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.large_string())
+    return values

@@ -1,0 +1,126 @@
+"""A source table ``ns.src`` beside the target ``ns.t`` of merges, and jobs that read the one into the other.
+
+Used by the tests of tables as sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from skipstone.runs.load import run_load
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import (
+    ConsumePolicy,
+    DuplicatesPolicy,
+    JobRequest,
+    LoadTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+    SourceTableRef,
+    TableRef,
+)
+
+from tests.spark.lake import ref_of, write_files
+from tests.spark.merge_bed import MergeBed, task_of
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()), NestedField(2, "v", StringType()), NestedField(3, "day", StringType())
+)
+BY_DAY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
+CONSUMER = "MergeSchedule ns/orders"
+SOURCE = "ns.src"
+Rows = dict[int, str]
+
+
+def rows_of(days: Rows, value: str = "new") -> pa.Table:
+    """Rows by their ids, with their days."""
+    return pa.table({"id": pa.array(list(days), pa.int64()), "v": [value] * len(days), "day": list(days.values())})
+
+
+class TableBed(MergeBed):
+    """Both tables; each has the columns id, v and day."""
+
+    def __init__(self, root: Path, limits: DriverShare = USUAL_SHARE, version: int = 2) -> None:
+        """Both are empty."""
+        super().__init__(root, limits)
+        self.create(SCHEMA)
+        self.make_source(version)
+
+    def make_source(self, version: int = 2) -> None:
+        """Make the source table, partitioned by day."""
+        properties = {"format-version": str(version)}
+        self.catalog.create_table(SOURCE, SCHEMA, partition_spec=BY_DAY, properties=properties)
+
+    def src(self) -> Table:
+        """The source table as it is now."""
+        return self.catalog.load_table(SOURCE)
+
+    def head(self) -> int:
+        """The newest snapshot of the source."""
+        found = self.src().current_snapshot()
+        assert found is not None
+        return found.snapshot_id
+
+    def add(self, days: Rows, value: str = "new") -> int:
+        """Append rows to the source; the snapshot."""
+        self._commit(added=write_files(self.src(), rows_of(days, value)))
+        return self.head()
+
+    def compact(self) -> None:
+        """Write all rows of the source again in files of their own, as a compaction does."""
+        table = self.src()
+        files = read_file_set(table)
+        removed = tuple(files.data_file(ordinal) for ordinal in range(len(files)))
+        self._commit(added=write_files(table, table.scan().to_arrow()), removed=removed, is_rewrite=True)
+
+    def delete(self, condition: str) -> int:
+        """Delete rows of the source by a second engine (PyIceberg); the snapshot."""
+        self.src().delete(condition)
+        return self.head()
+
+    def spec(self, consume: ConsumePolicy = ConsumePolicy.ALL, **fields: Any) -> SourceSpec:
+        """The source of a job. ``duplicates``: of the spec, all else of the table."""
+        duplicates = fields.pop("duplicates", DuplicatesPolicy.REFUSE)
+        table = SourceTableRef(table=TableRef(namespace="ns", name="src", uid="src"), **fields)
+        consumer = CONSUMER if consume is ConsumePolicy.NEW else ""
+        return SourceSpec(
+            format=SourceFormat.PARQUET, paths=(), table=table, consume=consume, consumer=consumer,
+            duplicates=duplicates,
+        )  # fmt: skip
+
+    def load_request(self, spec: SourceSpec, uid: str = "", attempt: int = 1) -> JobRequest:
+        """The request of a load."""
+        request = self.request(task_of("", source=spec), uid)
+        run_id = f"{request.run_id[:-2]}-{attempt}"
+        load = LoadTask(source=spec)
+        return replace(request, kind=RunKind.LOAD, merge=None, load=load, attempt=attempt, run_id=run_id)
+
+    def load(self, spec: SourceSpec, uid: str = "", ports: CommitPorts | None = None, attempt: int = 1) -> JobReport:
+        """A whole load run."""
+        request = self.load_request(spec, uid, attempt)
+        return run_load(request, Reporter(request), ports, self.limits)
+
+    def ids(self) -> list[int]:
+        """The ids in the target, as often as they are there."""
+        return sorted(self.table().scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+    def left(self) -> list[str]:
+        """Files that runs left among their records."""
+        return sorted(path.name for path in (self.root / ".skipstone" / "runs").rglob("*") if path.is_file())
+
+    def _commit(self, **change: Any) -> None:
+        table = self.src()
+        commit_table(self.catalog, ref_of(table), TableCommit(pinned=pin_table(table), **change))

@@ -1,0 +1,193 @@
+"""Changes of a table between any two of its snapshots, and merges of them, against a model of dictionaries."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from skipstone import query
+from skipstone.query.changing import reading
+from skipstone.query.planner import ReadOptions
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone_core.contract.requests import ConsumePolicy, MergeTask, TableRef
+from skipstone_core.errors import UserError
+from skipstone_core.history.tablereads import CHANGE_COLUMN
+from skipstone_core.table_properties import MERGE_MODE
+from skipstone_operator.reconcilers.runs.tables import with_changes
+
+from tests.examples import cases
+from tests.spark.lake import read_all, ref_of, write_files
+from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, AtSwap, task_of
+from tests.spark.rawdeletes import add_equality_delete
+from tests.spark.table_bed import TableBed, rows_of
+from tests.spark.test_table_sources import Killed, die
+
+NEW = ConsumePolicy.NEW
+State = dict[int, str]
+_NUMBERS = itertools.count()
+#: The first of the seeds of histories.
+SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", "0"))
+
+
+class History:
+    """A source table that random commits change, with its rows after each of them."""
+
+    def __init__(self, bed: TableBed, seed: int) -> None:
+        """Nothing has happened yet."""
+        self.bed = bed
+        self.chance = random.Random(seed)
+        self.now: State = {}
+        self.states: list[tuple[int | None, State]] = [(None, {})]
+
+    def step(self) -> None:
+        """One commit."""
+        doing = self.chance.choice([self._append, self._merge, self._merge, self._compact, self._delete])
+        doing()
+        self.states.append((self.bed.head() if self.bed.src().current_snapshot() else None, dict(self.now)))
+
+    def _append(self) -> None:
+        first = max(self.now, default=-1) + 1
+        new = {first + at: self.chance.choice(["mon", "tue"]) for at in range(self.chance.randint(1, 4))}
+        value = f"a{next(_NUMBERS)}"
+        self.bed.add(new, value)
+        self.now |= {key: f"{value} {day}" for key, day in new.items()}
+
+    def _merge(self) -> None:
+        """Updates, deletes and inserts, on read or by copies."""
+        mode = self.chance.choice(["merge-on-read", "copy-on-write"])
+        self.bed.src().transaction().set_properties({MERGE_MODE: mode}).commit_transaction()
+        keys = [key for key in range(max(self.now, default=0) + 3) if self.chance.random() < 0.3] or [0]
+        value = f"m{next(_NUMBERS)}"
+        rows = [{"id": key, "v": value, "day": "wed", "op": self.chance.choice("DUU")} for key in keys]
+        task = task_of(self.bed.source(rows, value), when_matched=(DELETE_D, UPDATE))
+        self._run(task)
+        for row in rows:
+            key = int(row["id"])
+            if row["op"] == "D" and key in self.now:
+                del self.now[key]
+            else:
+                self.now[key] = f"{value} wed"
+
+    def _delete(self) -> None:
+        """A foreign writer's equality delete."""
+        if not self.now:
+            return self._append()
+        key = self.chance.choice(sorted(self.now))
+        day = self.now.pop(key).split()[1]
+        add_equality_delete(self.bed.src(), {"id": [key]}, day)
+        return None
+
+    def _compact(self) -> None:
+        table = self.bed.src()
+        files = read_file_set(table)
+        removed = tuple(files.data_file(ordinal) for ordinal in range(len(files)))
+        added = write_files(table, read_all(table)) if self.now else ()
+        change = TableCommit(pinned=pin_table(table), added=added, removed=removed, is_rewrite=True)
+        commit_table(self.bed.catalog, ref_of(table), change)
+
+    def _run(self, task: MergeTask) -> None:
+        request = replace(self.bed.request(task), table=TableRef(namespace="ns", name="src", uid="src"))
+        run_merge(request, Reporter(request))
+
+
+def changes(bed: TableBed, since: int | None, until: int | None) -> list[tuple[str, int, str]]:
+    rows = query.changes(bed.src(), since, until, ["id"]).to_pylist()
+    return sorted((row[CHANGE_COLUMN], row["id"], f"{row['v']} {row['day']}") for row in rows)
+
+
+def model(before: State, after: State) -> list[tuple[str, int, str]]:
+    found = [("DELETE", key, before[key]) for key in before.keys() - after.keys()]
+    found += [("INSERT", key, after[key]) for key in after.keys() - before.keys()]
+    for key in before.keys() & after.keys():
+        if before[key] != after[key]:
+            found += [("UPDATE_BEFORE", key, before[key]), ("UPDATE_AFTER", key, after[key])]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(2, 60)))
+def test_changes_between_any_two_snapshots_are_those_of_full_scans(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = TableBed(tmp_path, version=2 + seed % 2)
+    history = History(bed, seed)
+    for _ in range(9):
+        history.step()
+    for place, part_bytes in ((0, 64), (1, reading.PART_BYTES)):
+        monkeypatch.setattr(reading, "PART_BYTES", part_bytes)
+        for older, newer in itertools.combinations_with_replacement(history.states, 2):
+            if newer[0] is not None and (place or older[0] is None or seed % 4 == 0):
+                assert changes(bed, older[0], newer[0]) == model(older[1], newer[1])
+    bed.catalog.close()
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + cases(2, 40)))
+def test_merges_of_changes_keep_a_copy_equal_whoever_dies(tmp_path: Path, seed: int) -> None:
+    bed = TableBed(tmp_path, version=2 + seed % 2)
+    history = History(bed, seed)
+    task = with_changes(task_of("", source=bed.spec(NEW), when_matched=(), when_not_matched=()))
+    for number in range(6):
+        for _ in range(history.chance.randint(1, 2)):
+            history.step()
+        uid = f"{number:08d}-0000-0000-0000-000000000000"
+        hook = history.chance.choice([None, AtSwap(before=die), AtSwap(after=die)])
+        if hook is not None:
+            with suppress(Killed):
+                bed.merge(task, uid, CommitPorts(hooks=hook))
+        bed.merge(task, uid)
+        copied = bed.table().scan().to_arrow().to_pylist()
+        assert sorted((row["id"], f"{row['v']} {row['day']}") for row in copied) == sorted(history.now.items())
+    bed.catalog.close()
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[TableBed]:
+    made = TableBed(tmp_path)
+    yield made
+    made.catalog.close()
+
+
+def test_rows_that_enter_and_leave_a_condition_are_inserts_and_deletes(bed: TableBed) -> None:
+    first = bed.add({1: "mon", 2: "tue", 3: "tue"})
+    path = bed.source([{"id": 1, "v": "x", "day": "tue"}, {"id": 2, "v": "x", "day": "mon"}])
+    request = replace(bed.request(task_of(path)), table=TableRef(namespace="ns", name="src", uid="src"))
+    run_merge(request, Reporter(request))
+    plan = reading.plan_changes(bed.src(), first, ReadOptions(), ["id"], "day = 'tue'")
+    found = [row for table in reading.read_changes(plan) for row in table.to_pylist()]
+    assert sorted((row["id"], row[CHANGE_COLUMN]) for row in found) == [(1, "INSERT"), (2, "DELETE")]
+
+
+def test_files_that_both_snapshots_have_are_not_opened(bed: TableBed) -> None:
+    bed.add({1: "mon"})
+    first = bed.add({2: "tue"})
+    bed.add({3: "tue"})
+    assert reading.plan_changes(bed.src(), first, ReadOptions(), ["id"]).files == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"), [(["nr"], "has no column 'nr'"), (["day"], "choose keys that name one row each")]
+)
+def test_keys_that_cannot_tell_changes_are_refused(bed: TableBed, keys: list[str], says: str) -> None:
+    first = bed.add({1: "mon"})
+    bed.add({2: "tue", 3: "tue"})
+    with pytest.raises(UserError, match=says):
+        list(reading.read_changes(reading.plan_changes(bed.src(), first, ReadOptions(), keys)))
+
+
+def test_changes_since_a_snapshot_that_expired_are_refused(bed: TableBed) -> None:
+    first = bed.add({1: "mon"})
+    task = with_changes(task_of("", source=bed.spec(NEW), when_matched=(DELETE,), when_not_matched=()))
+    bed.merge(task)
+    bed.add({2: "mon"})
+    bed.src().maintenance.expire_snapshots().by_id(first).commit()
+    with pytest.raises(UserError, match=f"snapshot {first} of ns.src, up to which it was read, has expired"):
+        bed.merge(task)
+    assert rows_of({1: "mon"})["id"].to_pylist() == bed.ids()
