@@ -36,12 +36,13 @@ def merge(
     using: str = "s",
     dialect: str = "spark",
     before: str = "",
+    into: str = "t",
     **options: Any,
 ) -> Translation:
     """What a statement becomes; its manifest, if any, is one that the operator takes."""
     given: dict[str, Any] = {"paths": ("feed/*.parquet",), **options}
     found = translate(
-        f"{before}MERGE INTO t USING {using} ON {on} {clauses}", Chosen(dialect=find_dialect(dialect), **given)
+        f"{before}MERGE INTO {into} USING {using} ON {on} {clauses}", Chosen(dialect=find_dialect(dialect), **given)
     )
     if found.manifest is not None:
         resource = parse(dict(found.manifest))
@@ -367,6 +368,18 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
         "WHEN NOT MATCHED (1)",
         "name",
         {"clauses": INSERT},
+    ),
+    (
+        {"into": "lake.d.orders.branch_dev AS t", "table": "orders"},
+        "MERGE INTO",
+        "a MergeJob writes the main branch",
+        {"into": "lake.d.orders AS t"},
+    ),
+    (
+        {"into": "d.orders.branch_dev AS t", "table": "orders"},
+        "MERGE INTO",
+        "name a table branch_dev without its catalog",
+        {"into": "orders.branch_dev AS t"},
     ),
     ({"table": "My_Table"}, "MERGE INTO", "--table", {"table": "my-table"}),
     (

@@ -35,7 +35,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 #: Bounds of a MergeJob, as its CustomResourceDefinition has them.
 MAX_KEYS = 32
 MAX_CLAUSES = 64
-MAX_COLUMNS = 300
+MAX_COLUMNS = 1000
 MAX_NAME = 255
 MAX_PREDICATE = 4096
 MAX_ASSIGNED = 1024

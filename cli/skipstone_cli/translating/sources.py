@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from skipstone_cli.translating.names import SOURCE, FileColumns, Scope, Side, is_column
+from skipstone_cli.translating.names import SOURCE, TARGET, FileColumns, Scope, Side, is_column
 from skipstone_cli.translating.refusals import WRITE_ROWS, Untranslatable, only, quoted
+
+#: Parts of the name of a table in a namespace: more may be a catalog, or what Iceberg selects of the table.
+_TABLE_PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,25 @@ def read_source(node: exp.Expr) -> Relation:
 
 def table_side(node: exp.Expr, name: str) -> Side:
     """The side of a table that is named with or without an alias. Raises Untranslatable."""
+    if name == TARGET:
+        _refuse_branch(node)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise Untranslatable(f"{quoted(node)} is not the name of a table: {WRITE_ROWS}")
     only(node, "this", "db", "catalog", "alias", instead=WRITE_ROWS if name == SOURCE else "leave it out")
     parts = [part.name.lower() for part in node.parts]
     qualifiers = _aliases(node) or tuple(tuple(parts[at:]) for at in reversed(range(len(parts))))
     return Side(name, qualifiers)
+
+
+def _refuse_branch(node: exp.Expr) -> None:
+    """Refuse what Iceberg may take for a branch: a MergeJob would write the table's main branch instead."""
+    parts = node.sql(comments=False).split(" AS ")[0].split(".")
+    last = parts[-1].strip('`"')
+    if len(parts) > _TABLE_PARTS and last.lower().startswith("branch_"):
+        raise Untranslatable(
+            f"{'.'.join(parts)!r} names a branch, and a MergeJob writes the main branch of a table: leave out "
+            f"{last!r}, or name a table {last} without its catalog"
+        )
 
 
 def _read_table(node: exp.Table) -> Relation:

@@ -13,7 +13,7 @@ from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, Check
 
 from skipstone_operator.resources.rules.sparkconf import SETTINGS
 
-MAX_COLUMNS = 300
+MAX_COLUMNS = 1000
 MAX_NAME = 255
 MAX_KEYS = 32
 MAX_PATHS = 64
