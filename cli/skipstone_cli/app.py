@@ -234,6 +234,9 @@ def reindex(
     target: Annotated[
         str, typer.Argument(metavar="si/NAME", help="The SecondaryIndex.", autocompletion=_offers(INDEX))
     ],
+    full: Annotated[
+        bool, typer.Option("--full", help="Build all entries again; the old ones serve until the new ones do.")
+    ] = False,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> ExitCode:
@@ -241,7 +244,7 @@ def reindex(
     from skipstone_cli.commands.asking import Waiting, run_reindex
 
     chosen = parse_target(target, (INDEX,))
-    return run_reindex(session.open(), session.screen, chosen, Waiting(wait, timeout))
+    return run_reindex(session.open(), session.screen, chosen, Waiting(wait, timeout), full=full)
 
 
 @app.command()

@@ -87,7 +87,10 @@ class Reason(CodedSentence):
     SEGMENTS_FAILED = "SegmentsFailed", "Some segments could not be indexed; the message names the first."
     INDEX_DAMAGED = "IndexDamaged", "Files of the index are missing or damaged; the next reindex builds them again."
     LAG_EXCEEDED = "LagExceeded", "More segments are missing than spec.maxLagSegments allows."
-    COVERAGE_BELOW_MINIMUM = "CoverageBelowMinimum", "Fewer rows are covered than spec.minCoveredPercent requires."
+    COVERAGE_BELOW_MINIMUM = (
+        "CoverageBelowMinimum",
+        "Fewer rows are covered than spec.minCoveredPercent or spec.unusedBelowPercent requires.",
+    )
     HEALTHY = "Healthy", "The resource has no problem."
     NOT_BUILT = "NotBuilt", "The index has not been built yet."
 

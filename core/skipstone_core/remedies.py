@@ -85,7 +85,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SEGMENTS_FAILED: f"{SEE_LOG}, correct the cause, then reindex by hand. Queries stay right.",
     Reason.INDEX_DAMAGED: "Wait for the next reindex, or reindex by hand. Queries stay right.",
     Reason.LAG_EXCEEDED: "Wait for the reindex, or raise spec.maxLagSegments. Queries stay right.",
-    Reason.COVERAGE_BELOW_MINIMUM: "Wait for the reindex, or lower spec.minCoveredPercent. Queries stay right.",
+    Reason.COVERAGE_BELOW_MINIMUM: "Wait for the reindex, or lower the field in the message. Queries stay right.",
     Reason.HEALTHY: NOTHING,
     Reason.NOT_BUILT: "Wait for the first reindex; with maintenance Manual, reindex by hand.",
     # Maintenance of a Table

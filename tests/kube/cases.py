@@ -256,6 +256,7 @@ ACCEPTED = (
     _si("index-with-included-columns", {"include": ["amount", "note"]}),
     _si("index-covering", {"type": "Covering", "include": ["amount"], "buckets": 16}),
     _si("index-manual-with-limits", {"maintenance": "Manual", "maxLagSegments": 3, "minCoveredPercent": 90}),
+    _si("index-used-from-a-part-on", {"minCoveredPercent": 90, "unusedBelowPercent": 90}),
     _lj("load-smallest", {}),
     _lj(
         "load-json-with-mapping",
@@ -472,6 +473,10 @@ REJECTED = (
     _si("index-without-columns", {"columns": []}, "spec.columns", "1", by_schema=True),
     _si("index-column-twice", {"columns": ["id", "id"]}, "spec.columns", "columns names a column twice"),
     _si("index-percent-above-hundred", {"minCoveredPercent": 101}, "spec.minCoveredPercent", "100", by_schema=True),
+    _si("index-unused-below-above-hundred", {"unusedBelowPercent": 101}, "spec.unusedBelowPercent", "100",
+        by_schema=True),
+    _si("index-unused-when-ready", {"minCoveredPercent": 50, "unusedBelowPercent": 51}, "spec.unusedBelowPercent",
+        "unusedBelowPercent is greater than minCoveredPercent"),
     _si("index-with-many-columns", {"columns": [f"c{i}" for i in range(33)]}, "spec.columns", "32", by_schema=True),
     _si("index-includes-twice", {"include": ["a", "a"]}, "spec.include", "include names a column twice"),
     _si("index-includes-a-key", {"include": ["a", "day"]}, "spec.include",

@@ -78,9 +78,11 @@ class Lake:
         """The table as requests carry it."""
         return TableRef(namespace=self.namespace, name=name, uid="11111111-aaaa-bbbb-cccc-000000000000")
 
-    def reindex(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobReport:
+    def reindex(
+        self, index: IndexRef, *, max_segments: int | None = None, name: str = "t", rebuild: str = ""
+    ) -> JobReport:
         """A whole reindex run."""
-        request = self.request(index, max_segments=max_segments, name=name)
+        request = self.request(index, max_segments=max_segments, name=name, rebuild=rebuild)
         return run_reindex(request, Reporter(request), share=self.share)
 
     def follow(self, index: IndexRef) -> None:
@@ -88,7 +90,9 @@ class Lake:
         for _ in range(self.state(index).segments_missing):
             self.reindex(index, max_segments=1)
 
-    def request(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobRequest:
+    def request(
+        self, index: IndexRef, *, max_segments: int | None = None, name: str = "t", rebuild: str = ""
+    ) -> JobRequest:
         """The request of a reindex run."""
         return JobRequest(
             kind=RunKind.REINDEX,
@@ -100,7 +104,7 @@ class Lake:
             owner_uid=index.uid,
             table=self.ref(name),
             indexes=(index,),
-            reindex=ReindexTask(index=index, max_segments=max_segments),
+            reindex=ReindexTask(index=index, max_segments=max_segments, rebuild=rebuild),
         )
 
     def state(self, index: IndexRef, name: str = "t") -> IndexState:

@@ -35,6 +35,7 @@ class LakeTable:
     """One table: its commits by transaction, its segments, and which of them each index covers.
 
     ``small``: files that wait for compaction, one of each append.
+    ``least``: the percentage of rows below which each index is left alone.
     ``versions``: how often the table (by its own name, empty) and each index were changed, as metadata files count.
     Runs of doubles take no time: what they tell of one second can be put in order by this only.
     """
@@ -48,6 +49,7 @@ class LakeTable:
     sequence: int = 0
     small: int = 0
     versions: dict[str, int] = field(default_factory=dict)
+    least: dict[str, int] = field(default_factory=dict)
 
     def change(self, index: str = "") -> None:
         """Count a change of the table, or of the index with this uid."""
@@ -159,6 +161,7 @@ class Lake:
         covered = table.covered.setdefault(request.reindex.index.uid, set())
         built = set(table.segments) - covered
         covered |= built
+        table.least[request.reindex.index.uid] = request.reindex.index.unused_below_percent
         table.change(request.reindex.index.uid)
         return replace(self._committed(request, 3), counts={"segments": len(built)})
 
@@ -279,6 +282,7 @@ def index_state(table: LakeTable, index: IndexRef) -> IndexState:
         rows_covered=10 * (total - len(missing)),
         exists=index.uid in table.covered,
         metadata=table.mark(index.uid),
+        unused_below_percent=table.least.get(index.uid, 0),
     )
 
 

@@ -310,6 +310,9 @@ class TestAsking:
         assert [server.run("reindex", "si/by-day").exit_code for _ in range(2)] == [0, 0]
         values = [one.body["metadata"]["annotations"]["skipstone.dev/reindex"] for one in server.requests if one.body]
         assert len(set(values)) == 2
+        assert server.run("reindex", "si/by-day", "--full").exit_code == 0
+        last = [one.body for one in server.requests if one.body][-1]
+        assert last["metadata"]["annotations"]["skipstone.dev/reindex"].startswith("full/")
 
     def test_steps_that_the_table_does_not_ask_for_are_refused_before_anything_is_written(
         self, server: StandIn

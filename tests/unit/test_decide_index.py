@@ -159,6 +159,16 @@ LAST = {"id": "x", "kind": "Reindex", "result": "Failed", "reason": "ColumnRepla
             [("False", Reason.COVERAGE_BELOW_MINIMUM), ("False", Reason.SEGMENTS_MISSING), ("False", Reason.HEALTHY)],
         ),
         (
+            {},
+            status(4, 2, unusedBelowPercent=51),
+            [("False", Reason.COVERAGE_BELOW_MINIMUM), ("False", Reason.SEGMENTS_MISSING), ("False", Reason.HEALTHY)],
+        ),
+        (
+            {},
+            status(4, 2, unusedBelowPercent=50),
+            [("True", Reason.HEALTHY), ("False", Reason.SEGMENTS_MISSING), ("False", Reason.HEALTHY)],
+        ),
+        (
             {"minCoveredPercent": 50},
             status(4, 2),
             [("True", Reason.HEALTHY), ("False", Reason.SEGMENTS_MISSING), ("False", Reason.HEALTHY)],
@@ -186,6 +196,8 @@ LAST = {"id": "x", "kind": "Reindex", "result": "Failed", "reason": "ColumnRepla
         "too many missing",
         "just few enough missing",
         "covers too little",
+        "unused, as it covers too little",
+        "used, as it covers just enough",
         "covers just enough",
         "segments failed",
         "column replaced",
@@ -231,6 +243,10 @@ def test_an_empty_table_is_in_sync_without_a_run() -> None:
         ({"maintenance": "Manual"}, status(2, 1), "again", True),
         ({"maintenance": "Manual"}, status(2, 1, observedReindex="again"), "again", False),
         ({"maintenance": "Manual"}, {}, "", False),
+        ({"unusedBelowPercent": 50}, status(), "", True),
+        ({"unusedBelowPercent": 50}, status(unusedBelowPercent=50), "", False),
+        ({}, status(unusedBelowPercent=50), "", True),
+        ({"unusedBelowPercent": 50, "maintenance": "Manual"}, status(), "", False),
         ({"suspend": True}, status(2, 1), "again", False),
         ({}, status(2, 1, retryTime="2026-01-01T12:00:30Z"), "", False),
         ({}, status(2, 1, retryTime="2026-01-01T11:59:59Z"), "", True),
@@ -255,6 +271,10 @@ def test_an_empty_table_is_in_sync_without_a_run() -> None:
         "asked by hand",
         "asked before",
         "manual and unknown",
+        "a new least coverage",
+        "a known least coverage",
+        "no least coverage any more",
+        "manual with a new least coverage",
         "suspended",
         "back-off",
         "back-off over",
@@ -267,6 +287,18 @@ def test_when_a_reindex_starts(spec: Obj, known: Obj, annotation: str, starts: b
     assert began is starts
     if began and annotation and isinstance(step, PutStatus):
         assert step.status["observedReindex"] == annotation
+
+
+@pytest.mark.parametrize(
+    ("annotation", "rebuild"),
+    [("7", ""), ("full/7", "full/7"), ("Full", "Full"), ("fuller", ""), ("", ""), ("7/full", "")],
+)
+def test_a_full_reindex_is_asked_for_by_the_annotation(annotation: str, rebuild: str) -> None:
+    meta = {"annotations": {"skipstone.dev/reindex": annotation}} if annotation else {}
+    plan = plan_reindex(index_world(objects.index(unusedBelowPercent=30), metadata=meta))
+    assert plan is not None
+    task = plan.task["reindex"]
+    assert (task.rebuild, task.index.unused_below_percent) == (rebuild, 30)
 
 
 def test_a_long_annotation_is_kept_short() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -310,6 +310,19 @@ def test_files_of_missing_segments_stay_candidates(lake: Lake) -> None:
     lake.reindex(index_on("k"), max_segments=4)
     found = pruned(lake, source(lake, {"k": ["key-00001"]}))
     assert files_kept(lake, found) == [1, 4, 5]
+
+
+def test_an_index_that_covers_too_little_is_left_alone(lake: Lake) -> None:
+    """Four of six files of as many rows are 66 percent."""
+    scattered(lake)
+    index, changes = index_on("k"), source(lake, {"k": ["key-00001"]})
+    lake.reindex(replace(index, unused_below_percent=66), max_segments=4)
+    assert files_kept(lake, pruned(lake, changes, PruneStage.KEY_INDEX)) == [1, 4, 5]
+    lake.reindex(replace(index, unused_below_percent=67), max_segments=0)
+    found = pruned(lake, changes, PruneStage.KEY_INDEX)
+    assert files_kept(lake, found) == [*range(6)]
+    said = stage(found, PruneStage.KEY_INDEX)
+    assert (said.left_out, "spec.unusedBelowPercent is 67" in said.message) == (LeftOut.NO_INDEX, True)
 
 
 def test_the_leading_columns_of_an_index_are_enough(lake: Lake) -> None:

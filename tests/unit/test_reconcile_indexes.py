@@ -114,6 +114,19 @@ class TestIndex:
             lambda: world.kube.condition("SecondaryIndex", "cover", "Ready") == ("False", "CoverageBelowMinimum")
         )
 
+    def test_a_new_least_coverage_of_use_is_stored_by_one_reindex(self) -> None:
+        world = started(load("jan"), index(unusedBelowPercent=20))
+
+        def stored(percent: int) -> bool:
+            return world.kube.status("SecondaryIndex", "by-tail").get("unusedBelowPercent") == percent
+
+        world.run_until(lambda: synced(world) == "1/1" and stored(20))
+        world.kube.edit("SecondaryIndex", "by-tail", lambda o: o["spec"].update(unusedBelowPercent=60))
+        world.run_until(lambda: stored(60) and world.holds("SecondaryIndex", "by-tail", "Ready"))
+        for _ in range(10):
+            world.tick()
+        assert len([run for run in world.meter.finished if run[0] == "Reindex"]) == 2
+
     def test_deletion_drops_the_index_table_even_when_the_table_went_first(self) -> None:
         world = started(load("jan"), index())
         world.run_until(lambda: synced(world) == "1/1")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skipstone_core.ids import MAINTAIN_ANNOTATION, REINDEX_ANNOTATION
+from skipstone_core.indexing.asked import reindex_mark
 from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
 
@@ -48,10 +49,14 @@ class Request:
     find_end: Callable[[JsonObject, str], Outcome | None]
 
 
-def run_reindex(api: Api, screen: Screen, target: Target, waiting: Waiting) -> ExitCode:
-    """Ask for a reindex. Raises CliError."""
+def run_reindex(api: Api, screen: Screen, target: Target, waiting: Waiting, *, full: bool = False) -> ExitCode:
+    """Ask for a reindex, or for a full one. Raises CliError."""
     request = Request(
-        target=target, annotation=REINDEX_ANNOTATION, value=_mark(), last_run="lastRun", find_end=find_reindex_end
+        target=target,
+        annotation=REINDEX_ANNOTATION,
+        value=reindex_mark(_mark(), full=full),
+        last_run="lastRun",
+        find_end=find_reindex_end,
     )
     return _ask(api, screen, request, api.get(target), waiting)
 

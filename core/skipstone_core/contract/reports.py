@@ -82,7 +82,7 @@ class IndexState:
 
     ``rows_to_merge``: entries that a reindex would merge now: those of sorted runs that are many, or all of them where
     it would drop many of files that are gone; 0: none are due.
-    ``metadata``: of the index table.
+    ``metadata``: of the index table. ``unused_below_percent``: what the index table says, which readers follow.
     """
 
     uid: str
@@ -104,6 +104,7 @@ class IndexState:
     degraded: Reason | None = None
     message: str = ""
     metadata: MetadataMark = MetadataMark()
+    unused_below_percent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

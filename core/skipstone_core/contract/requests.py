@@ -164,7 +164,8 @@ class TableRef:
 class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
     ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to
-    the table enter their files into the index before they end.
+    the table enter their files into the index before they end. ``unused_below_percent``: queries and merges leave the
+    index alone while it covers a smaller part of the rows.
     """
 
     name: str
@@ -173,6 +174,7 @@ class IndexRef:
     include: tuple[str, ...] = ()
     parameters: IndexParameters = NO_PARAMETERS
     is_inline: bool = False
+    unused_below_percent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,10 +309,15 @@ class LoadTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ReindexTask:
-    """Bring one index in sync. ``max_segments`` bounds one run; None is all that are missing."""
+    """Bring one index in sync. ``max_segments`` bounds one run; None is all that are missing.
+
+    ``rebuild``: the request of a full rebuild, which is done once: files that entered the index before it are entered
+    again; empty: none is asked for.
+    """
 
     index: IndexRef
     max_segments: int | None = None
+    rebuild: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ Used by the data plane's lookup and planner; explain shows the codes. Must not k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from skipstone_core.coded import CodedSentence
 
@@ -88,6 +89,8 @@ class NotUsed(CodedSentence):
     NO_GAIN = "NoGain", "Reading the index and its hits would cost about as much as reading without it."
     COLUMN_REPLACED = "ColumnReplaced", "An indexed column was dropped and its name given to a new column."
     DEFINITION_MISMATCH = "DefinitionMismatch", "The index was made for another table, column or layout."
+    TOO_LITTLE_COVERED = "TooLittleCovered", "The index covers fewer rows than spec.unusedBelowPercent requires."
+    HINTED = "Hinted", "A hint of the query names other indexes of the table."
     UNREADABLE = "Unreadable", "The index table or one of its files cannot be read; its segments count as missing."
 
     # Bloom filters
@@ -134,13 +137,43 @@ class ReadCost:
         return f"{self.bytes:,} bytes in {self.files} {'file' if self.files == 1 else 'files'}"
 
 
-def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
+@dataclass(frozen=True, slots=True)
+class CostLimits:
+    """The parts that decide whether an index pays off; None: the usual one, which has the same name in this module.
+
+    ``worthwhile``: of the savings, that reading an index may cost. ``narrow``: of the data, that its hits may be in.
+    ``scan_rows``: of the rows of the files with hits, that tasks read from an index.
+    """
+
+    worthwhile: float | None = None
+    narrow: float | None = None
+    scan_rows: float | None = None
+
+    @property
+    def is_forced(self) -> bool:
+        """Return whether an index is read whatever it costs."""
+        return self.worthwhile == math.inf
+
+    def forced(self) -> CostLimits:
+        """The limits by which an index is read whatever it costs, and its hits are used wherever they are."""
+        return replace(self, worthwhile=math.inf, narrow=math.inf)
+
+
+USUAL_LIMITS = CostLimits()
+
+
+def is_worthwhile(index: ReadCost, candidates: ReadCost, limits: CostLimits = USUAL_LIMITS) -> bool:
     """Return whether to read ``index``, which can save at most the reading of ``candidates``."""
     if candidates.files == 0:
         return False
-    if index.files <= SMALL_FILES and index.bytes <= SMALL_BYTES:
+    part = _or_usual(limits.worthwhile, WORTHWHILE_PART)
+    if part > 0 and index.files <= SMALL_FILES and index.bytes <= SMALL_BYTES:
         return True
-    return index.weight <= WORTHWHILE_PART * candidates.weight
+    return index.weight <= part * candidates.weight
+
+
+def _or_usual(part: float | None, usual: float) -> float:
+    return usual if part is None else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +184,13 @@ class ScanCost:
     rows: int
 
 
-def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
+def is_scan_cheaper(index: ScanCost, files: ScanCost, limits: CostLimits = USUAL_LIMITS) -> bool:
     """Return whether tasks read their rows from an index, at the cost ``index``, and not from ``files``.
 
     Rows of neighboring keys stand together in files more often than not, which makes joins and groups of them cheap.
     """
-    is_short = index.rows <= SCAN_ROWS_PART * files.rows
-    return is_short and index.read.in_tasks <= WORTHWHILE_PART * files.read.in_tasks
+    is_short = index.rows <= _or_usual(limits.scan_rows, SCAN_ROWS_PART) * files.rows
+    return is_short and index.read.in_tasks <= _or_usual(limits.worthwhile, WORTHWHILE_PART) * files.read.in_tasks
 
 
 def is_small_side(side: ReadCost, other: ReadCost, *, gives_few: bool = False) -> bool:
@@ -184,9 +217,16 @@ def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:
     return entries + shuffled * read_and_shuffled <= COVERING_PART * all_rows * read_and_shuffled
 
 
-def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
+def covers_too_little(covered: int, live: int, percent: int) -> bool:
+    """Return whether ``covered`` of ``live`` rows are less than ``percent`` percent of them."""
+    return 100 * covered < percent * live
+
+
+def is_narrow(hit_bytes: float, candidate_bytes: float, limits: CostLimits = USUAL_LIMITS) -> bool:
     """Return whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
-    return hit_bytes <= NARROW_PART * candidate_bytes
+    if limits.narrow == math.inf:
+        return True
+    return hit_bytes <= _or_usual(limits.narrow, NARROW_PART) * candidate_bytes
 
 
 @dataclass(frozen=True, slots=True)

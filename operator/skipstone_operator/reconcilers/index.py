@@ -121,7 +121,8 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
     lacking = not is_known(status) or buildable(status) > 0 or behind
-    return lacking or status.rows_to_merge > 0 or _may_have_healed(world, status)
+    unsettled = status.exists and (world.index.spec.unused_below_percent or 0) != status.unused_below_percent
+    return lacking or unsettled or status.rows_to_merge > 0 or _may_have_healed(world, status)
 
 
 def needs_user(status: SecondaryIndexStatus) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skipstone_core.contract.reports import IndexState
+from skipstone_core.indexing.use import covers_too_little
 from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed, key_type
 from skipstone_core.reasons import Reason
 
@@ -105,6 +106,7 @@ def apply_state(status: SecondaryIndexStatus, observation: Observation, uid: str
         entries=state.entries,
         bytes=state.bytes,
         rows_to_merge=state.rows_to_merge,
+        unused_below_percent=state.unused_below_percent,
         degraded=state.degraded.value if state.degraded else "",
         degraded_message=shorten(state.message) if state.degraded else "",
     )
@@ -228,6 +230,12 @@ def judge_ready(world: IndexWorld, status: SecondaryIndexStatus) -> Judgement:
 def _judge_limits(world: IndexWorld, status: SecondaryIndexStatus) -> Judgement:
     spec, lag = world.index.spec, status.segments.missing
     percent = covered_percent(status.rows.live, status.rows.covered)
+    if covers_too_little(status.rows.covered, status.rows.live, status.unused_below_percent):
+        message = (
+            f"{percent} % of the rows are covered, spec.unusedBelowPercent asks for {status.unused_below_percent} %: "
+            "queries and merges do not use the index"
+        )
+        return fails(READY, Reason.COVERAGE_BELOW_MINIMUM, message)
     if spec.max_lag_segments is not None and lag > spec.max_lag_segments:
         message = f"{lag} segments are missing, spec.maxLagSegments allows {spec.max_lag_segments}"
         return fails(READY, Reason.LAG_EXCEEDED, message)

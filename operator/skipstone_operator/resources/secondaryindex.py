@@ -79,6 +79,22 @@ class SecondaryIndexSpec:
         *(frozen_optional(name) for name in _PARAMETERS),
         *(rule for kind in IndexType for part in kind.traits.parameters for rule in _parameter_rules(kind, part)),
         Rule(
+            holds=lambda spec: (
+                spec.min_covered_percent is None
+                or spec.unused_below_percent is None
+                or spec.unused_below_percent <= spec.min_covered_percent
+            ),
+            rule=(
+                "!has(self.minCoveredPercent) || !has(self.unusedBelowPercent) || "
+                "self.unusedBelowPercent <= self.minCoveredPercent"
+            ),
+            message=(
+                "unusedBelowPercent is greater than minCoveredPercent, at which the index counts as ready: lower it, "
+                "or raise minCoveredPercent"
+            ),
+            field_path=".unusedBelowPercent",
+        ),
+        Rule(
             holds=lambda spec: not set(spec.include) & set(spec.columns),
             rule="!has(self.include) || self.include.all(c, !(c in self.columns))",
             message="include names a column that columns names already: name each column once",
@@ -129,6 +145,15 @@ class SecondaryIndexSpec:
     ] = None
     min_covered_percent: Annotated[
         int | None, Doc("Ready turns False when a smaller percentage of the rows is covered.", minimum=0, maximum=100)
+    ] = None
+    unused_below_percent: Annotated[
+        int | None,
+        Doc(
+            "Queries and merges do not use the index, and Ready turns False, while a smaller percentage of the rows is "
+            "covered. A change applies after the next reindex, which starts at once unless maintenance is Manual.",
+            minimum=0,
+            maximum=100,
+        ),
     ] = None
 
     @property
@@ -199,6 +224,10 @@ class SecondaryIndexStatus:
     bytes: Annotated[int, Doc("Bytes of the index.", minimum=0)] = 0
     rows_to_merge: Annotated[
         int, Doc("Entries that a reindex would merge or drop now; 0 when none are due.", minimum=0)
+    ] = 0
+    unused_below_percent: Annotated[
+        int,
+        Doc("The percentage of rows below which queries and merges do not use the index.", minimum=0, maximum=100),
     ] = 0
     degraded: Annotated[str, Doc("Why a run found the index unusable; empty when healthy.", max_length=128)] = ""
     degraded_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""

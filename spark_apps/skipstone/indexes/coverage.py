@@ -28,7 +28,14 @@ from skipstone_core.reasons import Reason
 
 from skipstone.caches import ContentCache
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
-from skipstone.indexes.definition import FAILED_PROPERTY, IndexNames, Misfit, define_index, definition_problem
+from skipstone.indexes.definition import (
+    FAILED_PROPERTY,
+    IndexNames,
+    Misfit,
+    define_index,
+    definition_problem,
+    unused_below_percent,
+)
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
     IndexFile,
@@ -84,14 +91,25 @@ class Coverage:
 
 
 def read_covers(index: IndexTable) -> pa.Table:
-    """The cover rows of an index (COVER_SCHEMA). Raises OSError or pa.ArrowInvalid when a cover file is unreadable."""
+    """The cover rows of an index (COVER_SCHEMA), one for each file: the newest entries count, as of a rebuild.
+
+    Raises OSError or pa.ArrowInvalid when a cover file is unreadable.
+    """
     parts = [_read_cover_file(index, file) for file in index.covers]
     covers = pa.concat_tables([COVER_SCHEMA.empty_table(), *parts]).combine_chunks()
     ours = pc.and_(
         pc.equal(covers["table_uuid"], index.stored.table_uuid),
         pc.equal(covers["definition"], index.definition.digest),
     )
-    return covers.filter(ours)
+    return _newest(covers.filter(ours))
+
+
+def _newest(covers: pa.Table) -> pa.Table:
+    """The rows with the greatest file id of each path, in their order."""
+    if pc.count_distinct(covers["path"]).as_py() == covers.num_rows:
+        return covers
+    newest = covers.group_by("path").aggregate([("file_id", "max")])["file_id_max"]
+    return covers.filter(pc.is_in(covers["file_id"], value_set=newest.combine_chunks()))
 
 
 def _read_cover_file(index: IndexTable, file: IndexFile) -> pa.Table:
@@ -236,6 +254,7 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, index_table: In
         degraded=Reason.SEGMENTS_FAILED if shown else None,
         message=f"segment {shown[0][0]}: {shown[0][1]}" if shown else "",
         metadata=MetadataMark() if index_table is None else metadata_mark(index_table.table),
+        unused_below_percent=0 if index_table is None else unused_below_percent(index_table.table.properties),
     )
 
 

@@ -39,6 +39,8 @@ COLUMNS_PROPERTY = "skipstone.index.columns"
 INCLUDED_PROPERTY = "skipstone.index.include"
 #: Segments that could not be indexed: JSON object of segment id to sentence.
 FAILED_PROPERTY = "skipstone.index.failed"
+#: Readers leave the index alone while it covers a smaller percentage of the rows.
+UNUSED_BELOW_PROPERTY = "skipstone.index.unused-below-percent"
 
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
@@ -264,6 +266,12 @@ def _to_json(columns: Sequence[IndexColumn], names: Sequence[str]) -> str:
 def stored_type(properties: Mapping[str, str]) -> IndexType:
     """Return the type of the index whose table has ``properties``, whatever else they say."""
     return find_type([name for name, key in _PARAMETERS.items() if key in properties])
+
+
+def unused_below_percent(properties: Mapping[str, str]) -> int:
+    """The least percentage of rows that an index has to cover to be used; 0 for a value that is not one."""
+    text = properties.get(UNUSED_BELOW_PROPERTY, "0")
+    return min(100, int(text)) if text.isdecimal() else 0
 
 
 def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone_core.contract.requests import levels_of
 from skipstone_core.ids import index_table_prefix
-from skipstone_core.indexing.use import NotUsed
+from skipstone_core.indexing.use import NotUsed, ReadCost, covers_too_little
 from skipstone_core.reasons import Reason
 
 from skipstone.caches import ByteCache
@@ -33,6 +33,7 @@ from skipstone.indexes.definition import (
     definition_problem,
     entry_columns,
     stored_definition,
+    unused_below_percent,
 )
 from skipstone.indexes.keytests import AllTests, AnyTest, Test, bounds_leading
 from skipstone.indexes.ranges import KnownBounds
@@ -52,10 +53,14 @@ _FOREIGN = "it was made for another table or by another version"
 
 @dataclass(frozen=True)
 class IndexRefusal:
-    """Why an index is not used: the code and a sentence without a full stop."""
+    """Why an index is not used: the code and a sentence without a full stop.
+
+    ``cost``: of reading it, as far as that was weighed.
+    """
 
     code: NotUsed
     message: str
+    cost: ReadCost | None = None
 
 
 @dataclass(frozen=True)
@@ -251,9 +256,20 @@ def _find(head: _Head, files: FileSet) -> FoundIndex | IndexProblem:
     problem = definition_problem(files.schema, index.stored)
     if problem and problem.reason is not Reason.COLUMN_REPLACED:
         return IndexProblem(name, IndexRefusal(NotUsed.DEFINITION_MISMATCH, problem.message))
-    return FoundIndex(
-        index, _covered_files(index, files, content.cover_rows), content.bounds, problem.message if problem else ""
-    )
+    covered = _covered_files(index, files, content.cover_rows)
+    if refusal := _too_little(covered, files, unused_below_percent(index.table.properties)):
+        return IndexProblem(name, refusal)
+    return FoundIndex(index, covered, content.bounds, problem.message if problem else "")
+
+
+def _too_little(covered: CoveredFiles, files: FileSet, percent: int) -> IndexRefusal | None:
+    """Why an index that covers too few rows is left alone."""
+    records = files.files["records"].to_numpy()
+    rows, live = int(records[covered.coverage.covered].sum()), int(records.sum())
+    if not covers_too_little(rows, live, percent):
+        return None
+    message = f"it covers {100 * rows // live} % of the rows, and spec.unusedBelowPercent is {percent}"
+    return IndexRefusal(NotUsed.TOO_LITTLE_COVERED, message)
 
 
 # --- what is remembered ---

@@ -25,11 +25,12 @@ from skipstone.indexes.building.sorting import BUFFER_BYTES
 from skipstone.indexes.building.waves import MissingUnit, plan_units
 from skipstone.indexes.coverage import UnreadableIndex, cover_files, failed_segments, read_covers, read_index
 from skipstone.indexes.damage import DamagedFile, find_damage
-from skipstone.indexes.definition import FAILED_PROPERTY
+from skipstone.indexes.definition import FAILED_PROPERTY, UNUSED_BELOW_PROPERTY, unused_below_percent
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier, reopen_index
 from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
+from skipstone.indexes.upkeep.rebuilding import begun, end_rebuild, find_rebuild, newer_coverage, with_properties
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
@@ -81,10 +82,13 @@ def run_reindex(
     with reporter.stage("check"):
         index = _open(work)
         damage = find_damage(index)
+        index = _with_settings(work, index)
     for _ in range(MAX_REPAIRS):
         with reporter.stage("build"):
             sound = _set_aside(work, index, damage, progress)
-            index = enter_files(_entering(work), sound, partial(_plan, work, progress), progress)
+            entering = _entering(work, "missing segments" if find_rebuild(sound) is None else "segments to build again")
+            index = enter_files(entering, sound, partial(_plan, work, progress), progress)
+            index = _without_older(work, index, progress)
         with reporter.stage("merge"):
             index, damage = _merge_runs(work, index, progress)
         if not damage:
@@ -113,6 +117,27 @@ def _open(work: _Work) -> IndexTable:
     abort_earlier_uploads(work.request, index.table)
     require_fit(work.table, index)
     return index
+
+
+def _with_settings(work: _Work, index: IndexTable) -> IndexTable:
+    """The index with what its resource says about its use, and with the full rebuild that is asked for as begun."""
+    task = work.request.reindex
+    changed = begun(index, "" if task is None else task.rebuild)
+    if work.index.unused_below_percent != unused_below_percent(index.table.properties):
+        changed[UNUSED_BELOW_PROPERTY] = str(work.index.unused_below_percent)
+    return with_properties(work.catalog, index, changed)
+
+
+def _without_older(work: _Work, index: IndexTable, progress: Progress) -> IndexTable:
+    """The index without what a full rebuild has replaced, if all files are entered again that can be."""
+    rebuild = find_rebuild(index)
+    if rebuild is None or any(unit.segment not in progress.failed for unit in _plan(work, Progress(), index)):
+        return index
+    try:
+        return end_rebuild(partial(_site, work), index, rebuild)
+    except UnreadableIndexFile as error:
+        logger.warning("older entries of %s stay beside the new ones until the next reindex: %s", index.name, error)
+        return reopen_index(work.catalog, index)
 
 
 def _sound_index(work: _Work, identifier: Identifier) -> IndexTable | None:
@@ -164,13 +189,13 @@ def _site(work: _Work, rows: int) -> BuildSite:
     )
 
 
-def _entering(work: _Work) -> Entering:
+def _entering(work: _Work, units: str = Entering.units) -> Entering:
     place, tell = partial(_site, work), work.reporter.progress
-    return Entering(catalog=work.catalog, ref=work.ref, place=place, tell=tell)
+    return Entering(catalog=work.catalog, ref=work.ref, place=place, tell=tell, units=units)
 
 
 def _plan(work: _Work, progress: Progress, index: IndexTable) -> list[MissingUnit]:
-    coverage = cover_files(work.files, read_covers(index))
+    coverage = newer_coverage(cover_files(work.files, read_covers(index)), find_rebuild(index))
     units = [unit for unit in plan_units(work.files, coverage) if unit.segment not in progress.failed]
     limit = work.request.reindex.max_segments if work.request.reindex else None
     return units if limit is None else units[: max(0, limit - progress.segments)]

@@ -34,6 +34,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, table_txn
+from skipstone_core.indexing.asked import is_full_reindex
 
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import JsonObject, RunDefaults
@@ -211,15 +212,10 @@ def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
 
 def build_index_ref(index: IndexSubject) -> IndexRef:
     """One index as the data plane sees it."""
-    spec = index.spec
-    return IndexRef(
-        name=index.meta.name,
-        uid=index.meta.uid,
-        columns=spec.columns,
-        include=spec.include,
-        parameters=spec.parameters,
-        is_inline=spec.maintenance is Maintenance.INLINE and not spec.suspend,
-    )
+    spec, meta = index.spec, index.meta
+    inline, least = spec.maintenance is Maintenance.INLINE and not spec.suspend, spec.unused_below_percent or 0
+    ref = IndexRef(name=meta.name, uid=meta.uid, columns=spec.columns, include=spec.include, parameters=spec.parameters)
+    return replace(ref, is_inline=inline, unused_below_percent=least)
 
 
 def _about_table(place: Place, table: TableSubject) -> Task:
@@ -356,6 +352,8 @@ def plan_reindex_run(
 
     A request by hand (the annotation) is part of it: asking again tries again.
     """
+    request = reindex_request(index)
+    task = ReindexTask(index=build_index_ref(index), rebuild=request if is_full_reindex(request) else "")
     return RunPlan(
         kind=RunKind.REINDEX,
         owner=index,
@@ -367,10 +365,11 @@ def plan_reindex_run(
             **({"include": list(index.spec.include)} if index.spec.include else {}),
             **index.spec.parameters.given,
             "type": index.spec.type.value,
-            "request": reindex_request(index),
+            **({"unusedBelowPercent": index.spec.unused_below_percent} if index.spec.unused_below_percent else {}),
+            "request": request,
             "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},
         },
-        task={**_about_table(place, table), "reindex": ReindexTask(index=build_index_ref(index))},
+        task={**_about_table(place, table), "reindex": task},
         deadline_seconds=int(setting.timing.run_deadline),
         table=table,
     )

@@ -72,12 +72,16 @@ def _silent(_text: str, _counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Entering:
-    """Where files enter an index. ``ref``: of the indexed table. ``place``: where so many rows are gone through."""
+    """Where files enter an index. ``ref``: of the indexed table. ``place``: where so many rows are gone through.
+
+    ``units``: what they are, for people.
+    """
 
     catalog: Catalog
     ref: TableRef
     place: Callable[[int], BuildSite]
     tell: Callable[[str, Mapping[str, int]], None] = _silent
+    units: str = "missing segments"
 
 
 def make_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, table: Table, index: IndexRef) -> IndexTable:
@@ -134,7 +138,7 @@ def _enter_units(site: Entering, index: IndexTable, units: list[MissingUnit], pr
     place = site.place(sum(unit.rows for unit in units))
     next_id, before = next_file_id(index, read_covers(index)), progress.segments
     for wave in plan_waves(units, wave_weight(place.power, index.definition, units)):
-        done = f"{progress.segments - before} of {len(units)} missing segments done"
+        done = f"{progress.segments - before} of {len(units)} {site.units} done"
         site.tell(f"segment {wave[0].segment}, {done}", progress.counts)
         for entered in _enter(place, index, wave, next_id, progress):
             result = commit_entered(place, index, entered)

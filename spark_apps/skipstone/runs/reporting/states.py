@@ -18,6 +18,7 @@ from skipstone_core.indexing.indexes import is_purge_worthwhile
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import SeenIndex, see_index
+from skipstone.indexes.upkeep.rebuilding import find_rebuild
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.filesets import PinnedTable
@@ -71,10 +72,13 @@ class _Place:
 
 def _index_state(place: _Place, index: IndexRef) -> IndexState:
     """With all entries to be merged where many belong to files that are gone: a run that commits drops those of small
-    indexes only, and an index that nothing else makes due would keep them for ever.
+    indexes only, and an index that nothing else makes due would keep them for ever. Likewise in a full rebuild, which
+    any reindex goes on with.
     """
     seen = see_index(place.catalog, place.warehouse, place.ref, place.head.files, index)
     state = seen.state
+    if seen.table is not None and find_rebuild(seen.table) is not None:
+        return replace(state, rows_to_merge=max(1, state.entries))
     gone = state.entries - state.rows_covered
     if state.degraded is None and is_purge_worthwhile(gone, state.entries) and _has_stale(place, seen):
         return replace(state, rows_to_merge=state.entries)
