@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-tpch bench-upsert
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -60,6 +60,9 @@ bench-server: setup ## Spark SQL through a planning server beside client plannin
 
 bench-sizing: setup ## Bytes of an index for each row, by types of columns and order of rows (ARGS="--rows 10000000")
 	$(PYTHON_ENV)/python -m tests.bench.sizing $(ARGS)
+
+bench-thresholds: setup ## What the settings of a session about the cost of an index do (ARGS="--files 12 --repeats 3")
+	$(PYTHON_ENV)/python -m tests.bench.thresholds $(ARGS)
 
 bench-tpch: setup ## TPC-H in a session that uses indexes beside plain Iceberg (ARGS="--scale 1 --files 40 --only 17 19")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

@@ -57,14 +57,14 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     """In a process of its own, as a notebook is; the conftest's arguments name the jars that the page would fetch."""
-    *_, in_sql, without_a_rule = blocks("indexes.md")
-    script = f'print("{NEXT}")\n'.join([*blocks("notebooks.md"), in_sql, f"{without_a_rule}{in_sql}"]).replace(
-        "/skipstone/flights", str(lake.root)
-    )
+    *_, in_sql, with_hints, without_a_rule = blocks("indexes.md")
+    with_hints = with_hints.replace("flights-tailnum", BY_TAILNUM.name)
+    script = f'print("{NEXT}")\n'.join([*blocks("notebooks.md"), in_sql, with_hints, f"{without_a_rule}{in_sql}"])
+    script = script.replace("/skipstone/flights", str(lake.root))
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
-    _, enabled, by_sql, by_frame, explained, by_source, on_indexes, without = ended.stdout.split(NEXT)
+    _, enabled, by_sql, by_frame, explained, by_source, on_indexes, hinted, without = ended.stdout.split(NEXT)
     assert enabled.count("IAH") == 1
     assert by_sql.count("IAH") == 1
     assert by_frame.count("EWR") == 1
@@ -73,6 +73,8 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     assert "by_tailnum" in on_indexes
     assert "|N14228|" in on_indexes.replace(" ", "")
     assert "|N14228|" in without.replace(" ", "")
+    assert "chosen: a hint names it" in hinted
+    assert "Hinted" in hinted
     assert "JoinKeys" not in on_indexes
     assert "JoinKeys" in without
 
@@ -80,7 +82,7 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
 def test_reads_without_spark_work_as_the_page_on_indexes_writes_them(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *reads, _, _ = blocks("indexes.md")
+    *reads, _, _, _ = blocks("indexes.md")
     assert len(reads) == 2
     names: dict[str, object] = {"catalog": lake.catalog}
     exec("\n".join(reads).replace("lake.flights", "ns.flights"), names)

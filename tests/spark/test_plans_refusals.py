@@ -226,7 +226,7 @@ def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "indexes.md").read_text()
     tests = "".join(
         (Path(__file__).parent / f"test_plans_{name}.py").read_text()
-        for name in ("refusals", "lists", "connect", "layouts", "included", "pandas", "rules")
+        for name in ("refusals", "lists", "connect", "layouts", "included", "pandas", "rules", "hints")
     )
     for code in Refusal:
         assert f"Refusal.{code.name}" in tests, code

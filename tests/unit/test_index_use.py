@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from skipstone_core.ids import index_table_name
+from skipstone_core.indexing.asked import is_full_reindex, reindex_mark
+from skipstone_core.indexing.hints import IndexHint, read_hint
 from skipstone_core.indexing.use import (
+    CostLimits,
     ReadCost,
     Sampled,
     are_few,
     are_worth_their_keys,
+    covers_too_little,
     is_driver_faster,
     is_narrow,
     is_small_side,
@@ -50,6 +55,54 @@ def test_an_index_may_read_half_of_what_it_may_save(index: ReadCost, candidates:
 @given(index=COSTS, more=COSTS, candidates=COSTS)
 def test_reading_more_never_makes_an_index_worthwhile(index: ReadCost, more: ReadCost, candidates: ReadCost) -> None:
     assert is_worthwhile(index, candidates) or not is_worthwhile(index + more, candidates)
+
+
+@given(index=COSTS, candidates=COSTS, part=st.floats(0, 1), more=st.floats(0, 1))
+def test_a_larger_part_never_turns_an_index_away(
+    index: ReadCost, candidates: ReadCost, part: float, more: float
+) -> None:
+    small, large = (CostLimits(worthwhile=limit, narrow=limit) for limit in sorted((part, more)))
+    assert is_worthwhile(index, candidates, large) or not is_worthwhile(index, candidates, small)
+    assert is_worthwhile(index, candidates, CostLimits(worthwhile=0.5)) is is_worthwhile(index, candidates)
+    assert is_worthwhile(index, candidates, small.forced()) is bool(candidates.files)
+    assert is_narrow(index.bytes, candidates.bytes, large) or not is_narrow(index.bytes, candidates.bytes, small)
+    assert is_narrow(index.bytes, candidates.bytes, small.forced())
+
+
+@pytest.mark.parametrize(
+    ("covered", "live", "percent", "too_little"),
+    [
+        (0, 0, 100, False),
+        (0, 10, 0, False),
+        (0, 10, 1, True),
+        (5, 10, 50, False),
+        (5, 10, 51, True),
+        (999, 1000, 100, True),
+    ],
+)
+def test_an_index_covers_too_little_below_a_percentage(covered: int, live: int, percent: int, too_little: bool) -> None:
+    assert covers_too_little(covered, live, percent) is too_little
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)
+
+
+@given(names=st.lists(NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "_")), data=st.data())
+def test_a_hint_names_an_index_by_its_resource_or_its_table(names: list[str], data: st.DataObject) -> None:
+    tables = {name: index_table_name("t", name, "1f0c2a9b-0000") for name in names}
+    name = data.draw(st.sampled_from(names))
+    for wanted in (name, name.upper(), name.replace("-", "_"), tables[name]):
+        hint = IndexHint((wanted, "none-of-them-is-it"))
+        assert hint.chosen("t", tables.values()) == {tables[name]}
+        assert hint.unknown("t", tables.values()) == ("none-of-them-is-it",)
+        assert read_hint((hint | IndexHint(is_none=True)).text()).chosen("t", tables.values()) == frozenset()
+    assert IndexHint(is_any=True).chosen("t", tables.values()) == {*tables.values()}
+
+
+@given(NAMES)
+def test_a_full_reindex_is_told_from_others_by_its_mark(mark: str) -> None:
+    assert is_full_reindex(reindex_mark(mark, full=True))
+    assert is_full_reindex(reindex_mark(mark, full=False)) is (mark == "full")
 
 
 @given(candidate_bytes=st.integers(1, 10**12))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skipstone_core.indexing.use import ReadCost, is_worthwhile
+from skipstone_core.indexing.use import USUAL_LIMITS, CostLimits, ReadCost, is_worthwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Offer:
         return self.savings.weight - self.cost.weight
 
 
-def plan_next(offers: Sequence[Offer]) -> int | None:
+def plan_next(offers: Sequence[Offer], limits: CostLimits = USUAL_LIMITS) -> int | None:
     """The place in ``offers`` of the index to ask next; None when none is worth its cost.
 
     The greatest gain comes first, of equal ones the index with more columns, then the first offered.
     """
-    paying = [place for place, offer in enumerate(offers) if is_worthwhile(offer.cost, offer.savings)]
+    paying = [place for place, offer in enumerate(offers) if is_worthwhile(offer.cost, offer.savings, limits)]
     return max(paying, key=lambda place: (offers[place].gain, offers[place].columns, -place), default=None)

@@ -1,7 +1,6 @@
 """Spark's classes in the JVM: names of Catalyst and of Spark SQL, and the methods that we call of each.
 
-Nothing here is public to Spark's users. A new version of Spark breaks in the test of this module, which looks up every
-class and method, and not in the middle of a query. Must not decide anything.
+Nothing here is public to Spark's users: a new version breaks in the test of this module. Must not decide anything.
 """
 
 from __future__ import annotations
@@ -111,9 +110,11 @@ class TreeNode(JavaObject, Protocol):
     """A plan or an expression."""
 
     def fastEquals(self, other: TreeNode) -> bool: ...
+    def getTagValue(self, tag: JavaObject) -> Option[str]: ...
     def makeCopy(self, fields: JavaObject) -> LogicalPlan: ...
     def productArity(self) -> int: ...
     def productElement(self, position: int) -> JavaObject: ...
+    def setTagValue(self, tag: JavaObject, value: str) -> None: ...
 
 
 @described(f"{CATALYST}.expressions.Expression")
@@ -228,6 +229,7 @@ class LogicalPlan(TreeNode, Protocol):
     """A logical plan."""
 
     def children(self) -> Seq[LogicalPlan]: ...
+    def clone(self) -> LogicalPlan: ...
     def collectLeaves(self) -> Seq[LogicalPlan]: ...
     def deterministic(self) -> bool: ...
     def expressions(self) -> Seq[Expression]: ...
@@ -472,6 +474,7 @@ PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
 REPARTITION: JavaName[Callable[[int, bool, LogicalPlan], object]] = JavaName(f"{CATALYST}.plans.logical.Repartition")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
 SAMPLE: JavaName[Callable[..., object]] = JavaName(f"{CATALYST}.plans.logical.Sample")
+TREE_NODE_TAG: JavaName[Callable[[str], JavaObject]] = JavaName(f"{CATALYST}.trees.TreeNodeTag")
 UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 
 

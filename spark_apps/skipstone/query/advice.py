@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -49,7 +49,8 @@ class Question:
 class Advice:
     """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all.
 
-    ``at_least``: so many rows match, or more, as far as an index tells.
+    ``at_least``: so many rows match, or more, as far as an index tells. ``unknown``: names of a hint that no index has.
+    ``is_forced``: whether a hint names an index that there is.
     """
 
     hits: IndexHits | None = None
@@ -57,11 +58,13 @@ class Advice:
     uses: tuple[IndexUse, ...] = ()
     no_index: NotUsed | None = None
     at_least: int = 0
+    unknown: tuple[str, ...] = ()
+    is_forced: bool = False
 
 
 def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
     """Return the advice of the indexes of ``table``."""
-    if not options.use_indexes:
+    if not options.use_indexes or options.hint.is_none:
         return Advice(no_index=NotUsed.DISABLED)
     if isinstance(question.test, Maybe):
         return Advice(no_index=NotUsed.NO_CONDITION)
@@ -73,7 +76,7 @@ def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advic
         name = ".".join(table.name())
         logger.warning("the indexes of %s cannot be listed, reading without them: %s", name, error)
         return Advice(no_index=NotUsed.CATALOG_UNAVAILABLE)
-    advice = _advice(question, indexes, problems)
+    advice = _hinted(table, question, options, indexes, problems)
     for use in advice.uses:
         if use.is_broken:
             logger.warning("%s; its segments are read by min/max", use.text())
@@ -82,11 +85,40 @@ def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advic
 
 def leading_columns(table: Table, files: FileSet, options: ReadOptions) -> tuple[frozenset[str], npt.NDArray[np.bool_]]:
     """The columns that lead an index of ``table``, and which of ``files`` such an index covers."""
+    if options.hint.is_none:
+        return frozenset(), np.zeros(len(files), np.bool_)
     indexes, _ = find_indexes(table.catalog, table.name(), files, options.index_namespace)
+    chosen = options.hint.chosen(table.name()[-1], (index.name for index in indexes))
     names = {field.field_id: field.name for field in files.schema.fields}
-    useful = [index for index in indexes if not index.replaced and index.covered.any()]
+    useful = [
+        index
+        for index in indexes
+        if not index.replaced and index.covered.any() and (index.name in chosen or not chosen)
+    ]
     covered = reduce(np.logical_or, (index.covered for index in useful), np.zeros(len(files), np.bool_))
     return frozenset(names[index.index.definition.field_ids[0]] for index in useful), covered
+
+
+def _hinted(
+    table: Table,
+    question: Question,
+    options: ReadOptions,
+    indexes: Sequence[FoundIndex],
+    problems: Sequence[IndexProblem],
+) -> Advice:
+    """The advice of the indexes that a hint names, whatever they cost; of all if the table has none of them."""
+    names = [index.name for index in indexes]
+    chosen = options.hint.chosen(table.name()[-1], names)
+    unknown = options.hint.unknown(table.name()[-1], [*names, *(problem.name for problem in problems)])
+    if not chosen:
+        return replace(_advice(question, indexes, problems), unknown=unknown)
+    forced = replace(question.candidates, limits=question.candidates.limits.forced())
+    advice = _advice(
+        replace(question, candidates=forced), [index for index in indexes if index.name in chosen], problems
+    )
+    refusal = IndexRefusal(NotUsed.HINTED, f"the hint names {', '.join(sorted(chosen))}")
+    others = (_use(index, refusal, None, forced) for index in indexes if index.name not in chosen)
+    return replace(advice, uses=(*advice.uses, *others), unknown=unknown, is_forced=True)
 
 
 def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequence[IndexProblem]) -> Advice:
@@ -99,7 +131,7 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
     costs = dict(lookup.costs)
     if answer is not None:
         costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
-    used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
+    used = (_use(index, refusals.get(index.name), costs.get(index.name), question.candidates) for index in indexes)
     uses = (*used, *(_unusable(problem) for problem in problems))
     return Advice(lookup.hits, answer, uses, at_least=_at_least(indexes, question, lookup.rows))
 
@@ -126,13 +158,26 @@ def _may_be_null(files: FileSet, field_id: int) -> bool:
     return bool(counts.null_count) or bool(pc.any(pc.greater(counts, 0)).as_py())
 
 
-def _use(index: FoundIndex, refusal: IndexRefusal | None, cost: ReadCost | None) -> IndexUse:
+def _use(index: FoundIndex, refusal: IndexRefusal | None, cost: ReadCost | None, candidates: WeighedFiles) -> IndexUse:
     segments, missing = index.files.segments, index.files.missing_segments
+    weighed = cost if refusal is None else refusal.cost
+    alone = None if weighed is None else weighed + candidates.cost(~index.covered)
     if refusal is None:
-        return IndexUse(index.name, segments, missing, used=True, reason="", cost=cost)
+        return IndexUse(index.name, segments, missing, used=True, reason="", cost=cost, alone=alone)
     is_broken = refusal.code is NotUsed.UNREADABLE
-    return IndexUse(index.name, segments, missing, False, refusal.message, is_broken, refusal.code)  # noqa: FBT003
+    return IndexUse(
+        index.name,
+        segments,
+        missing,
+        used=False,
+        reason=refusal.message,
+        is_broken=is_broken,
+        code=refusal.code,
+        alone=alone,
+    )
 
 
 def _unusable(problem: IndexProblem) -> IndexUse:
-    return IndexUse(problem.name, 0, (), False, problem.refusal.message, True, problem.refusal.code)  # noqa: FBT003
+    refusal = problem.refusal
+    is_broken = refusal.code is not NotUsed.TOO_LITTLE_COVERED
+    return IndexUse(problem.name, 0, (), False, refusal.message, is_broken, refusal.code)  # noqa: FBT003

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
-from skipstone_core.indexing.use import are_few
+from skipstone_core.indexing.use import ReadCost, are_few
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
@@ -28,7 +28,7 @@ from skipstone.indexes.keytests import Maybe, Test, is_tested_whole, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
-from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
+from skipstone.query.readplan import FileCosts, Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.filesets import FileSet, known_file_set
 from skipstone.tables.shaping.writeproperties import page_rows_of
 
@@ -105,6 +105,7 @@ def _candidates(test: Test, files: FileSet, options: ReadOptions, page_rows: int
         options.most_rows,
         page_rows,
         options.whole_files,
+        options.limits,
     )
 
 
@@ -124,6 +125,7 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
     kept = candidates.mask & ~answered
     if hits is not None:
         kept &= hits.left
+    whole = ReadCost(len(files), int(candidates.sizes.sum()))
     return ReadPlan(
         files=files,
         predicate=predicate,
@@ -135,6 +137,8 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
         answer=advice.answer,
         no_index=advice.no_index,
         at_least=advice.at_least,
+        unknown=advice.unknown,
+        costs=FileCosts(candidates.sizes, whole, candidates.cost(candidates.mask), is_forced=advice.is_forced),
         caches=cache_counts(),
     )
 

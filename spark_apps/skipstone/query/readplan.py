@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS
 from skipstone_core.indexing.filters import FilterCost
-from skipstone_core.indexing.use import NotUsed, ReadCost
+from skipstone_core.indexing.hints import NO_HINT, IndexHint
+from skipstone_core.indexing.use import PAGE_ROWS, USUAL_LIMITS, CostLimits, NotUsed, ReadCost
 from skipstone_core.language.predicates import Predicate
 
 from skipstone.caches import CacheCounts
@@ -27,7 +28,8 @@ class ReadOptions:
     beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain;
     ``whole_files``: it takes nothing less than files; ``most_rows``: how many single rows it takes at most, None: any
     number. ``reads``: the columns that are read when they are known already, whoever reads them; None: all. ``heads``:
-    what is known of the indexes of the catalog; None: the catalog is asked.
+    what is known of the indexes of the catalog; None: the catalog is asked. ``limits``: by which it is judged what pays
+    off. ``hint``: which indexes are used whatever they cost, if the table has one of them.
     """
 
     snapshot_id: int | None = None
@@ -38,6 +40,8 @@ class ReadOptions:
     most_rows: int | None = None
     reads: tuple[str, ...] | None = None
     heads: IndexHeads | None = None
+    limits: CostLimits = USUAL_LIMITS
+    hint: IndexHint = NO_HINT
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Funnel:
 class IndexUse:
     """One index of the table: how much it covers, whether it was used, and if not, why (code and sentence).
 
-    ``cost``: what was read of an index that was used, or is by the one that answers.
+    ``cost``: what was read of an index that was used, or is by the one that answers. ``alone``: what a read by this
+    index alone costs at least, as far as it was weighed: the index, and the files that it does not cover.
     """
 
     name: str
@@ -64,6 +69,7 @@ class IndexUse:
     is_broken: bool = False
     code: NotUsed | None = None
     cost: ReadCost | None = None
+    alone: ReadCost | None = None
 
     def text(self) -> str:
         """One line for explain."""
@@ -90,6 +96,22 @@ class FilterUse:
         return f"bloom filters: {self.dropped} of {self.asked} files left out, reading {self.cost}"
 
 
+def _weight(cost: ReadCost) -> str:
+    return f"{cost.weight:,} ({cost})"
+
+
+@dataclass(frozen=True, eq=False)
+class FileCosts:
+    """What reads without an index cost. ``sizes``: bytes of the columns in each file; ``whole``: of all files,
+    ``min_max``: of those that are left after min/max. ``is_forced``: whether indexes are used whatever they cost.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    whole: ReadCost
+    min_max: ReadCost
+    is_forced: bool = False
+
+
 @dataclass(frozen=True)
 class ReadPlan:
     """The files to read, ascending; ``row_groups`` by ordinal, files that it does not name are read whole.
@@ -98,6 +120,7 @@ class ReadPlan:
     holds; all of them are among ``ordinals``, so a reader that cannot take answers is right without. ``no_index``: why
     no index was considered at all. ``filters``: what bloom filters did, when they were considered; ``filtered``: files
     whose row groups they told, not an index. ``at_least``: so many rows match, or more, as far as an index tells.
+    ``unknown``: names of a hint that no index has. ``costs``: of the other ways to read.
     """
 
     files: FileSet
@@ -113,18 +136,50 @@ class ReadPlan:
     filters: FilterUse | None = None
     filtered: frozenset[int] = frozenset()
     at_least: int = 0
+    unknown: tuple[str, ...] = ()
+    costs: FileCosts | None = None
 
     @property
     def answered(self) -> frozenset[int]:
         """The files whose rows the answer holds."""
         return frozenset(self.answer.ordinals.tolist()) if self.answer is not None else frozenset()
 
-    def text(self) -> str:
-        """The plan for people."""
+    def text(self, *, is_followed: bool = True) -> str:
+        """The plan for people. ``is_followed``: whether it is read so, and not as Spark reads it."""
         condition = self.predicate.text if self.predicate else "everything"
         counts = f"files: {self.funnel.total} total, {self.funnel.min_max} after min/max, {self.funnel.read} read"
         caches = "caches: " + "; ".join(counts.text() for counts in self.caches)
-        return "\n".join([f"read {condition}", counts, *self._how(), *(use.text() for use in self.indexes), caches])
+        uses = (use.text() for use in self.indexes)
+        costs = self._compared(is_followed=is_followed)
+        return "\n".join([f"read {condition}", counts, *self._how(), *uses, *costs, caches])
+
+    def part_of(self, ordinal: int) -> float:
+        """The part of a file that is decoded: pages with hits, or row groups with hits."""
+        if ordinal in self.positions:
+            records = int(self.files.files["records"][ordinal].as_py())
+            return min(1.0, len(self.positions[ordinal]) * PAGE_ROWS / max(1, records))
+        if ordinal in self.row_groups:
+            return min(1.0, len(self.row_groups[ordinal]) / max(1, int(self.files.row_group_counts[ordinal])))
+        return 1.0
+
+    def _compared(self, *, is_followed: bool) -> list[str]:
+        """The cost of the plan and of the other ways to read, a line each, in the units of the rules of cost."""
+        if self.costs is None or not any(use.alone for use in self.indexes):
+            return []
+        used = [use for use in self.indexes if use.used]
+        files = [ordinal for ordinal in self.ordinals if ordinal not in self.answered]
+        rest = ReadCost(len(files), int(sum(self.costs.sizes[ordinal] * self.part_of(ordinal) for ordinal in files)))
+        total = sum((use.cost for use in used if use.cost), rest)
+        why = "a hint names it" if self.costs.is_forced else "it pays off"
+        chosen = f", chosen: {why}" if is_followed else ""
+        lines = [f"cost of {' and '.join(use.name for use in used)}: {_weight(total)}{chosen}"] if used else []
+        lines += [
+            f"cost of {use.name} alone: at least {_weight(use.alone)}"
+            for use in self.indexes
+            if use.alone is not None and used != [use]
+        ]
+        chosen = ", chosen: no index pays off" if is_followed and not used else ""
+        return [*lines, f"cost of min/max alone: {_weight(self.costs.min_max)}{chosen}"]
 
     def _how(self) -> list[str]:
         lines = []
@@ -135,6 +190,8 @@ class ReadPlan:
             lines.append(f"by position: {rows} rows in {len(self.positions)} files")
         if self.filters is not None:
             lines.append(self.filters.text())
+        if self.unknown:
+            lines.append(f"hint: the table has no index {' or '.join(self.unknown)}")
         if self.no_index is not None:
             lines.append(f"no index: {self.no_index}, {self.no_index.sentence}")
         return lines

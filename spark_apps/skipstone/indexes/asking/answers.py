@@ -104,7 +104,7 @@ def plan_answer(
     fitting = [index for index in indexes if index.serves(test) and kind_of(index.index.definition).tells_values]
     offered = [_answer(test, wanted, index, files, candidates) for index in fitting]
     answers = [answer for answer in offered if answer is not None]
-    best = plan_next([Offer(answer.savings, answer.probe.cost) for answer in answers])
+    best = plan_next([Offer(answer.savings, answer.probe.cost) for answer in answers], candidates.limits)
     return None if best is None else answers[best]
 
 
@@ -119,7 +119,8 @@ def _answer(
     sizes = files.column_bytes(ids)[ordinals]
     savings = ReadCost(len(ordinals), int(sizes.sum()))
     besides = tuple(held.column.name for held in columns.values())
-    probe = worthwhile_probe(index, test, savings, ProbeColumns(index.columns, (*besides, *PLACE)))
+    besides_keys = ProbeColumns(index.columns, (*besides, *PLACE))
+    probe = worthwhile_probe(index, test, savings, besides_keys, candidates.limits)
     return IndexAnswer(probe, ordinals, columns, sizes) if isinstance(probe, Probe) else None
 
 

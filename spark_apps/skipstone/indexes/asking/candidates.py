@@ -13,6 +13,8 @@ from skipstone_core.indexing.use import (
     NARROW_PART,
     PAGE_ROWS,
     SAMPLED_PART,
+    USUAL_LIMITS,
+    CostLimits,
     ReadCost,
     Sampled,
     are_few,
@@ -35,7 +37,7 @@ class WeighedFiles:
 
     ``by_position``: whether the reader can take single rows; ``most_rows``: how many at most, None: any number.
     ``page_rows``: rows in a page of a file, of which no part is decoded alone. ``whole_files``: the reader takes
-    nothing less than a file; each counts as one row group then.
+    nothing less than a file; each counts as one row group then. ``limits``: by which it is judged what pays off.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -46,6 +48,7 @@ class WeighedFiles:
     most_rows: int | None = None
     page_rows: int = PAGE_ROWS
     whole_files: bool = False
+    limits: CostLimits = USUAL_LIMITS
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
         """Return the cost of reading the candidates among some files."""
@@ -71,7 +74,7 @@ class WeighedFiles:
         """
         covered = int(self.sizes[self.mask & hits.covered].sum())
         judged = covered if weighed is None else weighed
-        return hits.is_empty or is_narrow(judged - (covered - self._read_whole(hits)), judged)
+        return hits.is_empty or is_narrow(judged - (covered - self._read_whole(hits)), judged, self.limits)
 
     def are_narrowed_so_far(self, hits: IndexHits) -> bool:
         """Return whether ``hits``, maybe not all yet, narrow what is covered: too many are not read row by row."""
@@ -86,7 +89,7 @@ class WeighedFiles:
         """
         covered = self.mask & samples[0].covered
         whole = self.cost(covered)
-        if not is_worth_a_job(whole):
+        if self.limits.is_forced or not is_worth_a_job(whole):
             return False
         count = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
         pages = _expected_part(self._pages_of(samples[0]), self._pages_of(samples[1]), count, times)

@@ -7,13 +7,13 @@ covers is never reported as without hits. Must not read the indexed table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 from skipstone_core.indexing.choice import Offer, plan_next
-from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
+from skipstone_core.indexing.use import USUAL_LIMITS, CostLimits, NotUsed, ReadCost, is_worthwhile
 
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.estimates import entries_at_least
@@ -86,11 +86,13 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles)
     asking = _Asking(candidates, weighing)
     hits = None if question is None else asking.ask(question)
     if hits is not None and not candidates.are_narrowed_by(hits, weighing.least_covered()):
-        weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates, len(weighing.asked)))
+        everywhere = _everywhere(hits, candidates, len(weighing.asked))
+        weighing.refusals |= {name: replace(everywhere, cost=cost) for name, cost in weighing.asked.items()}
         hits = None
     if hits is None:
         wasted = IndexRefusal(NotUsed.NO_GAIN, "another arm of the OR has hits nearly everywhere")
-        weighing.refusals = {**dict.fromkeys(weighing.asked, wasted), **weighing.refusals}
+        refused = {name: replace(wasted, cost=cost) for name, cost in weighing.asked.items()}
+        weighing.refusals = {**refused, **weighing.refusals}
         weighing.asked = {}
     for index in indexes:
         weighing.refusals.setdefault(index.name, _unasked(index, test))
@@ -134,26 +136,28 @@ def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Pr
     if savings.files == 0 and candidates.mask.any():
         message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
         return IndexRefusal(NotUsed.NOT_COVERED, message)
-    probe = worthwhile_probe(index, test, savings, ProbeColumns(index.columns))
+    probe = worthwhile_probe(index, test, savings, ProbeColumns(index.columns), candidates.limits)
     if isinstance(probe, Probe) or index.columns == index.keys:
         return probe
-    return worthwhile_probe(index, test, savings, ProbeColumns(index.keys))
+    return worthwhile_probe(index, test, savings, ProbeColumns(index.keys), candidates.limits)
 
 
-def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: ProbeColumns) -> Probe | IndexRefusal:
+def worthwhile_probe(
+    index: FoundIndex, test: Test, savings: ReadCost, columns: ProbeColumns, limits: CostLimits = USUAL_LIMITS
+) -> Probe | IndexRefusal:
     """Return the part to read of ``columns`` for ``test``, or why that is not worth ``savings`` at most."""
     definition = index.index.definition
     try:
         test = kind_of(definition).entry_test(test, definition)
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
-        if not is_worthwhile(to_open, savings):
+        if not is_worthwhile(to_open, savings, limits):
             return _no_gain(to_open, savings)
         probe = plan_probe(index, test, files, columns)
         cost = probe.cost + ReadCost(rows=entries_at_least(index, test))
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         return _unreadable(error)
-    return probe if is_worthwhile(cost, savings) else _no_gain(cost, savings)
+    return probe if is_worthwhile(cost, savings, limits) else _no_gain(cost, savings)
 
 
 @dataclass
@@ -186,7 +190,7 @@ class _Weighing:
             return None
         question = Disjunction(tuple(known))
         savings = self.candidates.cost(question.covered)
-        if is_worthwhile(question.cost, savings):
+        if is_worthwhile(question.cost, savings, self.candidates.limits):
             return question
         nothing = "no file is covered for every arm of the OR"
         self.refuse_all(question, _no_gain(question.cost, savings, nothing, _TOGETHER))
@@ -240,7 +244,8 @@ def _no_gain(
         return IndexRefusal(NotUsed.NO_GAIN, nothing)
     decoded = f", decode {cost.values:,} values" if cost.values else ""
     finding = f" and find at least {cost.rows:,} rows" if cost.rows else ""
-    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost}{decoded}{finding}, to save at most {savings}")
+    message = f"{who} would read {cost}{decoded}{finding}, to save at most {savings}"
+    return IndexRefusal(NotUsed.NO_GAIN, message, cost)
 
 
 def _unreadable(error: Exception) -> IndexRefusal:
@@ -310,11 +315,11 @@ class _Asking:
         index = probe.index
         try:
             if (everywhere := self._everywhere_at_once(probe)) is not None:
-                self.weighing.refuse(index, _everywhere(everywhere, self.candidates))
+                self.weighing.refuse(index, replace(_everywhere(everywhere, self.candidates), cost=probe.cost))
                 return None
             sample = sample_of(probe)
             if sample is not None and self.candidates.will_be_everywhere(sample.halves, sample.times):
-                self.weighing.refuse(index, _nearly_everywhere(sample))
+                self.weighing.refuse(index, replace(_nearly_everywhere(sample), cost=probe.cost))
                 return None
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_so_far)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
@@ -322,7 +327,7 @@ class _Asking:
             self.weighing.refuse(index, _unreadable(error))
             return no_hits(np.zeros_like(index.covered))
         if not is_whole:
-            self.weighing.refuse(index, _everywhere(hits, self.candidates))
+            self.weighing.refuse(index, replace(_everywhere(hits, self.candidates), cost=probe.cost))
             return None
         self.weighing.take(probe)
         self.read.append((probe, len(hits.rows.keys)))
@@ -343,7 +348,8 @@ class _Asking:
         """The best part first, then the best for what it left, until none pays; None when no part leaves out much."""
         hits: IndexHits | None = None
         waiting, asked = list(question.parts), _Asked()
-        while (place := plan_next([self._offer(part, hits, asked) for part in waiting])) is not None:
+        limits = self.candidates.limits
+        while (place := plan_next([self._offer(part, hits, asked) for part in waiting], limits)) is not None:
             answer = self.ask(part := waiting.pop(place))
             if answer is not None:
                 hits = answer if hits is None else both(hits, answer)

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.table import Table
-from skipstone_core.indexing.use import FEW_KEYS, PAGE_ROWS, ReadCost
+from skipstone_core.indexing.use import FEW_KEYS, ReadCost
 from skipstone_core.language import predicates as core
 
 from skipstone.compat.catalyst import LogicalPlan
@@ -311,20 +311,10 @@ def _planned_cost(plan: ReadPlan, columns: AbstractSet[str] | None) -> ReadCost:
     """Return the remaining cost of reading the columns (None: all)."""
     answered = set() if plan.answer is None else set(plan.answer.ordinals.tolist())
     ordinals = [ordinal for ordinal in plan.ordinals if ordinal not in answered]
-    parts = np.array([_part(plan, ordinal) for ordinal in ordinals])
+    parts = np.array([plan.part_of(ordinal) for ordinal in ordinals])
     sizes = _sizes(plan.files, columns)[ordinals]
     cost = ReadCost(len(ordinals), int((sizes * parts).sum()))
     return cost if plan.answer is None else cost + plan.answer.probe.cost
-
-
-def _part(plan: ReadPlan, ordinal: int) -> float:
-    """The part of a file that is decoded: pages with hits, or row groups with hits."""
-    if ordinal in plan.positions:
-        records = int(plan.files.files["records"][ordinal].as_py())
-        return min(1.0, len(plan.positions[ordinal]) * PAGE_ROWS / max(1, records))
-    if ordinal in plan.row_groups:
-        return min(1.0, len(plan.row_groups[ordinal]) / max(1, int(plan.files.row_group_counts[ordinal])))
-    return 1.0
 
 
 def _sizes(files: FileSet, columns: AbstractSet[str] | None) -> Int64s:

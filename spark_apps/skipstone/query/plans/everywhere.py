@@ -21,6 +21,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, DataFrameWriter, GroupedData, Row, SparkSession
 
 from skipstone.compat.pyspark import ClassicDataFrame, is_classic, pivot_values, shows_html, shows_text
+from skipstone.query.plans.hints import QueryHint, is_ours, with_hints, with_hints_of_text
 from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_at_risk, rewrite_to_run
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def _install() -> None:
     ours |= {"crosstab": _rewriting(own["crosstab"], _at_risk)}
     for name, method in ours.items():
         _replace(ClassicDataFrame, name, method)
+    _replace(ClassicDataFrame, "hint", _hinting(own["hint"]))
     _replace(GroupedData, "pivot", _pivoting(GroupedData.pivot))
+    _replace(SparkSession, "sql", _reading_hints(vars(SparkSession)["sql"]))
 
 
 def _replace(owner: type, name: str, method: object) -> None:
@@ -206,6 +209,36 @@ def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[
 
     update_wrapper(show, method)
     return show
+
+
+def _reading_hints(
+    own: Callable[Concatenate[SparkSession, _P], DataFrame],
+) -> Callable[Concatenate[SparkSession, _P], DataFrame]:
+    """The query of a text, whose hints Spark drops, with those about indexes."""
+
+    def sql(self: SparkSession, /, *args: _P.args, **kwargs: _P.kwargs) -> DataFrame:
+        df = own(self, *args, **kwargs)
+        text = args[0] if args else kwargs.get("sqlQuery")
+        return with_hints_of_text(df, str(text)) if self in _enabled else df
+
+    update_wrapper(sql, own)
+    return sql
+
+
+def _hinting(
+    own: Callable[Concatenate[DataFrame, _P], DataFrame],
+) -> Callable[Concatenate[DataFrame, _P], DataFrame]:
+    """A DataFrame with a hint; one about indexes is not passed on to Spark, which would drop it."""
+
+    def hint(self: DataFrame, /, *args: _P.args, **kwargs: _P.kwargs) -> DataFrame:
+        name = args[0] if args else kwargs.get("name")
+        if not (self.sparkSession in _enabled and isinstance(name, str) and is_ours(name)):
+            return own(self, *args, **kwargs)
+        names = [str(part) for given in args[1:] for part in (given if isinstance(given, list) else (given,))]
+        return with_hints(self, [QueryHint(name.upper(), tuple(names))])
+
+    update_wrapper(hint, own)
+    return hint
 
 
 def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:

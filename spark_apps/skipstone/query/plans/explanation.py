@@ -51,10 +51,25 @@ class RelationExplanation:
         lines = [
             *([self.guard] if self.guard else []),
             *self.joined,
-            *(self.plan.text().splitlines() if self.plan else []),
+            *(self.plan.text(is_followed=self._is_followed).splitlines() if self.plan else []),
         ]
         lines += [part.text() for part in (self.driver, self.scan) if part]
+        lines += self._of_spark()
         return "\n".join([head, *(f"  {line}" for line in lines)])
+
+    @property
+    def _is_followed(self) -> bool:
+        """Return whether the plan says which files are read."""
+        return self.is_rewritten or bool(self.guard)
+
+    def _of_spark(self) -> list[str]:
+        """What Spark reads by itself: it prunes by min/max too, but does not know the keys of joins."""
+        if self.plan is None or self.plan.costs is None or not self.plan.indexes:
+            return []
+        costs = self.plan.costs
+        cost = costs.whole if self.joined else costs.min_max
+        chosen = "" if self._is_followed else ", chosen"
+        return [f"cost of Spark alone: {cost.in_tasks:,} ({cost}){chosen}"]
 
 
 class RuleOutcome(StrEnum):

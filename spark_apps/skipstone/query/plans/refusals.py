@@ -53,6 +53,7 @@ class Refusal(CodedSentence):
     CONDITION = "Condition", "An index cannot evaluate the condition."
     LIST_TOO_LONG = "ListTooLong", "A list or another expression has more values than an index lookup allows."
     # its indexes
+    HINTED = "Hinted", "A hint of the query says that no index of the table is used."
     NO_INDEX = "NoIndex", "The table has no index."
     INDEX_NOT_USED = "IndexNotUsed", "No index is used; the reasons are listed with each index."
     NOT_NARROWING = "NotNarrowing", "The indexes exclude no file, and Spark reads whole files."

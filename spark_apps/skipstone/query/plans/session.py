@@ -7,6 +7,7 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from skipstone_core.indexing import use as index_use
+from skipstone_core.indexing.use import CostLimits
 
 from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
 from skipstone.compat.java import java_class
@@ -32,6 +34,7 @@ from skipstone.compat.pyspark import (
 )
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.fallback import or_else
+from skipstone.query.plans.hints import with_hints_of_text
 from skipstone.query.plans.optimizer import RULES, OptimizedQuery, optimize
 from skipstone.query.plans.refusals import Refusal, RelationRefused
 from skipstone.query.plans.replacing.choice import ReadLimits
@@ -50,6 +53,10 @@ DRIVER_ROWS = "skipstone.driverRows"
 INDEX_SCANS = "skipstone.indexScans"
 JOIN_ROWS = "skipstone.joinRows"
 RULE = "skipstone.rules."
+#: Session settings of when an index pays off, with their usual values: the parts of ``CostLimits``, from 0 to 1.
+WORTHWHILE_PART = "skipstone.worthwhilePart"
+NARROW_PART = "skipstone.narrowPart"
+SCAN_ROWS_PART = "skipstone.scanRowsPart"
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
 #: The plans of a DataFrame.
@@ -101,7 +108,7 @@ def sql(
 
     ``kwargs``: what braces in the query stand for, such as DataFrames.
     """
-    return rewrite(spark.sql(sqlQuery, args, **kwargs))
+    return rewrite(with_hints_of_text(spark.sql(sqlQuery, args, **kwargs), sqlQuery))
 
 
 def rewrite(df: DataFrame) -> DataFrame:
@@ -174,6 +181,9 @@ def _rewrite(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool = False
     optimized, explanation = _try(df, execution_of, in_full=in_full)
     for relation in explanation.relations:
         logger.info("%s", relation.line())
+        if relation.plan and relation.plan.unknown:
+            names = ", ".join(relation.plan.unknown)
+            logger.warning("a hint names %s, but %s has no such index: see skipstone.explain", names, relation.table)
     for rule in explanation.rules:
         logger.debug("%s", rule.text())
     if optimized is None or optimized.dataset is None:
@@ -236,7 +246,7 @@ def _session(df: DataFrame) -> Session:
     driver_rows = _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS)
     join_rows, disabled = _rows(settings, JOIN_ROWS, index_use.JOIN_ROWS), _disabled(settings)
     driver = DriverReadLimits(driver_rows, spark.sparkContext.defaultParallelism)
-    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS))
+    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), _cost(settings))
     staging, wap_branch = Staging(jvm(spark)), settings.get("spark.wap.branch")
     return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled)
 
@@ -270,6 +280,29 @@ def _active(session: Session) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+def _cost(settings: Mapping[str, str]) -> CostLimits:
+    return CostLimits(
+        _part(settings, WORTHWHILE_PART, index_use.WORTHWHILE_PART),
+        _part(settings, NARROW_PART, index_use.NARROW_PART),
+        _part(settings, SCAN_ROWS_PART, index_use.SCAN_ROWS_PART),
+    )
+
+
+def _part(settings: Mapping[str, str], setting: str, usual: float) -> float | None:
+    """The part that a setting allows; None: the usual one."""
+    text = settings.get(setting)
+    if text is None:
+        return None
+    try:
+        part = float(text)
+    except ValueError:
+        part = math.nan
+    if 0 <= part <= 1:
+        return part
+    logger.warning("%s is %r, not a number from 0 to 1: it counts as %s, the default", setting, text, usual)
+    return None
 
 
 def _rows(settings: Mapping[str, str], setting: str, usual: int) -> int:

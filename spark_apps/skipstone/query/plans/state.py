@@ -242,8 +242,13 @@ class QueryState:
 
     def options(self, relation: IcebergRelation) -> ReadOptions:
         """How a relation is read."""
-        namespace = self.session.limits.index_namespace
-        return ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=namespace)
+        limits = self.session.limits
+        return ReadOptions(
+            snapshot_id=relation.snapshot_id,
+            index_namespace=limits.index_namespace,
+            limits=limits.cost,
+            hint=relation.hint,
+        )
 
     def plan(self, key: Key) -> ReadPlan | None:
         """The files to read of a relation, as far as they were planned."""

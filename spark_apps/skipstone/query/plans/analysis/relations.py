@@ -15,8 +15,9 @@ from propcache.api import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from skipstone_core.indexing.hints import NO_HINT, IndexHint, read_hint
 
-from skipstone.compat.catalyst import LogicalPlan, Relation
+from skipstone.compat.catalyst import TREE_NODE_TAG, LogicalPlan, Relation
 from skipstone.compat.icebergjava import (
     CHANGELOG,
     DATA_TABLES,
@@ -30,7 +31,7 @@ from skipstone.compat.icebergjava import (
     TableOperations,
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
-from skipstone.compat.java import JavaMap, JavaObject, Jvm, Option, items, java_class
+from skipstone.compat.java import JavaMap, JavaObject, Jvm, Option, is_some, items, java_class
 from skipstone.compat.methods import Path, With, getter, values_at
 from skipstone.query.plans.analysis.catalyst import Node, descend, expression_id, read_tree
 from skipstone.query.plans.analysis.uses import Key, Scope, ancestors, key_of, names_any, open_scope
@@ -43,6 +44,8 @@ _METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "
 _HARMLESS_OPTIONS = frozenset(
     {"path", "split-size", "lookback", "file-open-cost", "vectorization-enabled", "batch-size", "locality"}
 )
+#: The name of the tag by which a relation of a plan carries a hint; copies of a node keep its tags.
+_HINT_TAG = "skipstone.hint"
 _PROPERTIES: Path = (Relation.table, SparkTable.table, IcebergTable.properties)
 
 
@@ -51,7 +54,7 @@ class IcebergRelation:
     """A relation with its table.
 
     ``snapshot_id``: None reads the head, in the table's own schema. ``schema``: what Spark reads it in.
-    ``java``: the relation in the JVM; ``freeze``: makes ``frozen``.
+    ``java``: the relation in the JVM; ``freeze``: makes ``frozen``. ``hint``: of the query, about its indexes.
     """
 
     name: str
@@ -61,6 +64,7 @@ class IcebergRelation:
     columns: Mapping[int, tuple[str, str]]
     java: Relation
     freeze: Callable[[], BaseTable]
+    hint: IndexHint = NO_HINT
 
     @cached_property
     def frozen(self) -> BaseTable:
@@ -148,7 +152,9 @@ class QueryTables:
         def freeze() -> BaseTable:
             return frozen_table(self.jvm, opened.java, opened.current, pinned.schema)
 
-        return IcebergRelation(opened.name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, freeze)
+        return IcebergRelation(
+            opened.name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, freeze, hint_of(self.jvm, java)
+        )
 
     def name(self, key: int, java: Relation) -> str:
         """The name of the table of the relation with a key."""
@@ -238,6 +244,17 @@ def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
         raise RelationRefused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
     known = [(expression_id(attribute), str(attribute.fields["name"])) for attribute in attributes]
     return {number: (name, types[name]) for number, name in known if name in types}
+
+
+def hint_of(jvm: Jvm, java: Relation) -> IndexHint:
+    """The hint that a relation carries; NO_HINT if it has none."""
+    hint = java.getTagValue(java_class(jvm, TREE_NODE_TAG)(_HINT_TAG))
+    return read_hint(hint.get()) if is_some(hint) else NO_HINT
+
+
+def put_hint(jvm: Jvm, java: Relation, hint: IndexHint) -> None:
+    """Let a relation carry a hint, beside what it carries."""
+    java.setTagValue(java_class(jvm, TREE_NODE_TAG)(_HINT_TAG), (hint_of(jvm, java) | hint).text())
 
 
 # --- where relations are ---

@@ -109,12 +109,17 @@ def _is_covered(relation: IcebergRelation, namespace: str | None) -> bool:
 
 def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
     """The covering indexes of a relation; ``namespace``: of index tables, None: that of the table."""
-    if not _is_covered(relation, namespace):
+    if relation.hint.is_none or not _is_covered(relation, namespace):
         return []
     table, catalog = relation.table, relation.table.catalog
     files = known_file_set(table, relation.snapshot_id)
     indexes, _ = find_indexes(catalog, table.name(), files, namespace)
-    return [index for index in indexes if index.index.definition.type.traits.is_bucketed]
+    chosen = relation.hint.chosen(table.name()[-1], (index.name for index in indexes))
+    return [
+        index
+        for index in indexes
+        if index.index.definition.type.traits.is_bucketed and (index.name in chosen or not chosen)
+    ]
 
 
 def _offers_of(candidates: Sequence[Candidate]) -> Iterator[CoveringOffer]:

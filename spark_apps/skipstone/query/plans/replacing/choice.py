@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from skipstone_core.indexing.use import ScanCost, is_scan_cheaper
+from skipstone_core.indexing.use import USUAL_LIMITS, CostLimits, ScanCost, is_scan_cheaper
 from skipstone_core.language.predicates import Predicate
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
@@ -21,11 +21,12 @@ from skipstone.tables.shaping.writeproperties import page_rows_of
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """The limits of a session: rows that the driver reads, and whether tasks read indexes."""
+    """The limits of a session: rows that the driver reads, whether tasks read indexes, and when an index pays off."""
 
     driver: DriverReadLimits
     index_namespace: str | None = None
     scans_indexes: bool = True
+    cost: CostLimits = USUAL_LIMITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,8 @@ class Demand:
             by_position=self.columns is not None and limits.driver.rows > 0,
             most_rows=limits.driver.rows,
             reads=names,
+            limits=limits.cost,
+            hint=self.relation.hint,
         )
         return plan_read(self.relation.table, self.predicate, options, names if by_answer else None)
 
@@ -91,7 +94,7 @@ class Demand:
         common = np.intersect1d(answer.ordinals, np.array(instead_of, np.int64))  # which may be none at all
         rows = int(plan.files.files["records"].to_numpy()[common].sum())
         files = ScanCost(answer.cost_of(instead_of), rows)
-        if not is_scan_cheaper(ScanCost(answer.probe.whole, answer.probe.whole_rows), files):
+        if not is_scan_cheaper(ScanCost(answer.probe.whole, answer.probe.whole_rows), files, self.limits.cost):
             return None
         return plan_index_scan(self.relation.table, plan, self.columns, only_rows=self.only_rows)
 

@@ -61,6 +61,8 @@ def _plan(state: QueryState, key: Key, known: tuple[Known, ...]) -> Planned:
     if not known and (unconditional := [use for use in uses if use.condition is None]):
         raise RelationRefused(unconditional[0].refusal)
     relation = state.opened(key)
+    if relation.hint.is_none:
+        raise RelationRefused(Refusal.HINTED)
     predicate = find_predicate(relation, uses, [fact.condition for fact in known])
     columns = driver_columns(state.session.jvm, site.java, relation.schema, find_used(relation, uses))
     demand = Demand(relation, predicate, columns, state.session.limits, state.facts.only_rows)
