@@ -52,7 +52,7 @@ WORK_COUNTERS = {
 STAGES = frozenset(
     {
         *("build", "catalog", "check", "commit", "confirm", "drop", "index", "merge", "open", "plan", "prune", "read"),
-        *("report", "rewrite", "session", "snapshot", "state", "storage", "table", "write"),
+        *("report", "rewrite", "scan", "search", "session", "snapshot", "state", "storage", "table", "write"),
         *(step.value for step in MaintenanceStep),
     }
 )
