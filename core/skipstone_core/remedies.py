@@ -76,7 +76,10 @@ REMEDIES: Mapping[Reason, str] = {
         "again."
     ),
     Reason.FORMAT_VERSION_UNSUPPORTED: "Write the table with the engine that created it, or upgrade Skipstone.",
-    Reason.DELETES_UNSUPPORTED: "Compact the table with the engine that wrote the deletes, then retry.",
+    Reason.DELETES_UNSUPPORTED: (
+        "Set maintenance.resolveEqualityDeletes of the Table, or compact the table with the engine that wrote the "
+        "deletes, then retry."
+    ),
     # SecondaryIndex
     Reason.SEGMENTS_IN_SYNC: NOTHING,
     Reason.SEGMENTS_MISSING: (

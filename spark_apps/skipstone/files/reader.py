@@ -441,7 +441,10 @@ def _comparable(schema: Schema, number: int, path: str) -> IcebergType:
         shown = f"column {field.name!r} of type {field.field_type}"
     else:
         return field.field_type
-    message = f"the equality delete file {path} deletes by {shown}; compact the table with another engine first."
+    message = (
+        f"the equality delete file {path} deletes by {shown}; set maintenance.resolveEqualityDeletes of the Table, or "
+        "compact the table with another engine first."
+    )
     raise BadData(Reason.DELETES_UNSUPPORTED, message)
 
 
