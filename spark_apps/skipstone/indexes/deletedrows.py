@@ -64,7 +64,7 @@ def serves(index: FoundIndex, group: DeleteGroup, kinds: Sequence[IcebergType]) 
 
 
 def find_by_index(index: FoundIndex, question: RowQuestion) -> RowAnswer | str:
-    """The rows by ``index``, which ``serves`` the question; a sentence without a full stop when reading it is no gain.
+    """Rows by ``index``, which ``serves`` the question; a sentence without a full stop when reading it does not pay.
 
     Raises UnreadableIndexFile.
     """

@@ -131,7 +131,7 @@ class _Search:
         return list({column.field_id: column for group in self.described for column in group.columns}.values())
 
     def files_to_scan(self) -> Int64s:
-        """Ordinals of the files that no index by_index of."""
+        """Ordinals of the files that no index answers for."""
         return np.flatnonzero(np.logical_or.reduce(self.wanted))
 
     def add(self, ordinal: int, positions: Int64s) -> None:

@@ -63,7 +63,7 @@ class _Tally:
     in_a_row: int = 0
     conflict: str = ""
 
-    def found_of(self, deletes: Collection[Delete]) -> KnownRows:
+    def known_rows_of(self, deletes: Collection[Delete]) -> KnownRows:
         """The rows that are known of a batch of deletes."""
         paths = frozenset(delete.file.file_path for delete in deletes)
         if paths != self.batch:
@@ -185,7 +185,7 @@ def _counts_of(work: _Round, marking: Marking) -> dict[str, int]:
 
 
 def _change(site: MaintainSite, work: _Round, tally: _Tally, marking: Marking, written: WrittenFiles) -> TableCommit:
-    rows = tally.found_of(work.deletes)
+    rows = tally.known_rows_of(work.deletes)
     search = SearchSite(request=site.request, reporter=site.reporter, share=site.share)
     tally.counts.update(find_deleted_rows(search, work.pinned, work.deletes, rows))
     with site.reporter.stage("write"):
