@@ -14,23 +14,27 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import WarehouseRef
-from skipstone_core.errors import BadSpec, DependencyUnavailable, LakeError, way_to_install
+from pyiceberg.types import UUIDType
+from skipstone_core.contract.requests import TableRef, WarehouseRef
+from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, LakeError, way_to_install
 from skipstone_core.remedies import find_remedy
 
+from skipstone.query.changing.reading import Between, ChangesPlan, changes_schema, plan_points, read_changes
 from skipstone.query.planner import ReadOptions, plan_read
 from skipstone.query.reading import explain, read
 from skipstone.tables.catalogs import load_table, open_known_catalog
 
 if TYPE_CHECKING:
     from skipstone_local.lake import Lake
-    from skipstone_local.lake.reading import ReadRequest
+    from skipstone_local.lake.reading import ChangesRequest, ReadRequest
 
 #: What to do about an error of a read, by its field: a call has arguments, and no manifest to correct.
 _WAYS_OUT = {
     "filter": "correct the argument where of the call",
     "columns": "name columns of the table in the argument columns of the call",
 }
+#: Fields of errors about keys and points of changes.
+_FIELDS_OF_CHANGES = frozenset({"spec.keys", "spec.source.table.changes", "since", "until"})
 #: Of the entry point that opens a folder.
 GROUP, NAME = "skipstone.local", "lake"
 
@@ -49,7 +53,7 @@ def open_lake(path: str | os.PathLike[str], *, warehouse: str = "", namespace: s
 
 
 class LakeReader:
-    """Reads tables for one lake. Both calls raise LakeError for what goes wrong."""
+    """Reads tables for one lake. All calls raise LakeError for what goes wrong."""
 
     def __init__(self) -> None:
         """Open no catalog yet."""
@@ -58,23 +62,31 @@ class LakeReader:
     def read(self, request: ReadRequest) -> pa.Table:
         """The rows."""
         with _lake_errors():
-            return read(self._load(request), request.columns, request.where, _options(request))
+            return read(self._load_for(request), request.columns, request.where, _options(request))
 
     def explain(self, request: ReadRequest) -> str:
         """Return a text on the files that ``read`` would read, and the indexes it would use."""
         with _lake_errors():
-            return explain(self._load(request), request.where, _options(request), request.columns)
+            return explain(self._load_for(request), request.where, _options(request), request.columns)
+
+    def changes(self, request: ChangesRequest) -> pa.RecordBatchReader:
+        """What changed between two points of the table's history."""
+        with _lake_errors():
+            table = self._load(request.warehouse, request.table)
+            keys = _identifier(table) if request.keys is None else request.keys
+            options = ReadOptions(index_namespace=request.warehouse.index_namespace)
+            plan = plan_points(table, Between(request.since, request.until), options, keys, request.where)
+        return pa.RecordBatchReader.from_batches(_naming_uuids(plan), _batches(plan))
 
     def count_files(self, request: ReadRequest) -> tuple[int, int]:
         """How many files ``read`` would open, and how many there are."""
         with _lake_errors():
-            plan = plan_read(self._load(request), request.where, _options(request), request.columns)
+            plan = plan_read(self._load_for(request), request.where, _options(request), request.columns)
             return plan.funnel.read, plan.funnel.total
 
-    def _load(self, request: ReadRequest) -> Table:
-        if self._opened is None or self._opened[0] != request.warehouse:
-            self._opened = request.warehouse, open_known_catalog(request.warehouse)
-        table = load_table(self._opened[1], request.table)
+    def _load_for(self, request: ReadRequest) -> Table:
+        """The table, which must have the snapshot that is asked for."""
+        table = self._load(request.warehouse, request.table)
         if request.snapshot is not None and table.snapshot_by_id(request.snapshot) is None:
             name = f"{request.table.namespace}.{request.table.name}"
             raise LakeError(
@@ -83,6 +95,30 @@ class LakeReader:
                 "name one that is in its history, such as the snapshot_id of lake.table(name)",
             )
         return table
+
+    def _load(self, warehouse: WarehouseRef, table: TableRef) -> Table:
+        if self._opened is None or self._opened[0] != warehouse:
+            self._opened = warehouse, open_known_catalog(warehouse)
+        return load_table(self._opened[1], table)
+
+
+def _identifier(table: Table) -> tuple[str, ...]:
+    """The columns by which the table itself names its rows."""
+    return tuple(sorted(table.schema().identifier_field_names()))
+
+
+def _naming_uuids(plan: ChangesPlan) -> pa.Schema:
+    """The columns of changes, with a mark at those of the type uuid, which Arrow has as bytes."""
+    uuids = {column.name for column in plan.schema.fields if isinstance(column.field_type, UUIDType)}
+    mark = {"iceberg.type": "uuid"}
+    return pa.schema([field.with_metadata(mark) if field.name in uuids else field for field in changes_schema(plan)])
+
+
+def _batches(plan: ChangesPlan) -> Iterator[pa.RecordBatch]:
+    schema = changes_schema(plan)
+    with _lake_errors():
+        for part in read_changes(plan):
+            yield from part.cast(schema).to_batches()
 
 
 def _options(request: ReadRequest) -> ReadOptions:
@@ -97,6 +133,9 @@ def _options(request: ReadRequest) -> ReadOptions:
 def _lake_errors() -> Iterator[None]:
     try:
         yield
-    except (BadSpec, DependencyUnavailable) as error:
-        way_out = _WAYS_OUT.get(error.field, find_remedy(error.reason))
-        raise LakeError(error.reason, str(error), way_out) from error
+    except (BadSpec, BadData, DependencyUnavailable) as error:
+        sentence, way_out = str(error), _WAYS_OUT.get(error.field, find_remedy(error.reason))
+        if error.field in _FIELDS_OF_CHANGES:
+            # The sentence names the way out itself, and the field of a manifest, which no call has.
+            sentence, _, way_out = sentence.removeprefix(f"{error.field}: ").rpartition(": ")
+        raise LakeError(error.reason, sentence, way_out) from error

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import assert_type
 
 import skipstone
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
-from skipstone.query import ReadOptions, ReadPlan, explain, plan_read, read
+from skipstone.query import ReadOptions, ReadPlan, changes, explain, plan_read, read
 from skipstone.query.datasource import SkipstoneDataSource
 from skipstone.query.plans.explanation import Explanation, RelationExplanation, RuleReport
 from skipstone.query.plans.refusals import Refusal
@@ -43,6 +44,7 @@ assert_type(explain(table, "carrier = 'UA'", options), str)
 plan = plan_read(table, "carrier = 'UA'", options, ["origin"])
 assert_type(plan, ReadPlan)
 assert_type(plan.ordinals, tuple[int, ...])
+changes(table, 7, "main", ["flight"], "carrier = 'UA'")
 read(table, ["origin"], "carrier = 'UA'", options)
 
 with skipstone.open("lake/", warehouse="lake") as lake:
@@ -52,12 +54,13 @@ with skipstone.open("lake/", warehouse="lake") as lake:
     assert_type(lake.rows("sales.orders", "price > 10", snapshot_id=5), LakeRows)
     lake.load("sales.copy", lake.rows("sales.orders", ref="audit", from_snapshot_id=7))
     assert_type(lake.index("sales.orders", "customer", include="price"), LakeIndex)
-    changes = [{"id": 1, "op": "D"}]
+    feed = [{"id": 1, "op": "D"}]
     deletes = {"when": "source.op = 'D'", "action": "Delete"}
-    merged = lake.merge(changes, into="sales.orders", keys=["id"], when_matched=[deletes, "Update"])
+    merged = lake.merge(feed, into="sales.orders", keys=["id"], when_matched=[deletes, "Update"])
     assert_type(merged, LakeMerge)
-    lake.merge(changes, into="sales.orders", keys={"id": "id"}, when_not_matched=None, dry_run=True)
+    lake.merge(feed, into="sales.orders", keys={"id": "id"}, when_not_matched=None, dry_run=True)
     lake.read("sales.orders", "customer = 'x'", columns=["id"])
+    lake.changes("sales.orders", "nightly", datetime(2026, 1, 31, tzinfo=UTC), keys=["id"], where="price > 10")
     assert_type(lake.explain("sales.orders", "customer = 'x'"), str)
     assert_type(lake.maintain("sales.orders", "Compaction", policy={"compaction": {}}), str)
     assert_type(lake.tables(), list[LakeTable])

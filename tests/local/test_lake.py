@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 import skipstone
 from skipstone_cli.__main__ import main as skipstone_main
+from skipstone_cli.app import app
 from skipstone_cli.kinds import LOAD_JOB, TABLE
 from skipstone_local.client.objects import Selection
+from typer.testing import CliRunner
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -163,7 +165,51 @@ def test_a_table_of_the_lake_is_the_source_of_another(tmp_path: Path) -> None:
         merged = lake.merge(rows, into="s.copy", keys="id")
         assert (merged.updated, merged.deleted, merged.inserted) == (1, 1, 0)
         assert lake.read("s.copy").sort_by("id").to_pylist() == [{"id": 0, "v": "b"}, {"id": 2, "v": "a"}]
+        _look_at_changes(lake, loaded.snapshot_id)
         with pytest.raises(skipstone.LakeError, match="format and options are for files"):
             lake.load("s.copy", lake.table("s.raw"), format="Csv")
         with pytest.raises(skipstone.LakeError, match="has no snapshot 5"):
             lake.load("s.copy", lake.rows("s.raw", snapshot_id=5))
+
+
+def _look_at_changes(lake: Any, loaded: int) -> None:
+    """By a call and by the command, which reads what it wrote to files back."""
+    expected = [
+        {"id": 0, "v": "a", "_change_type": "UPDATE_BEFORE"},
+        {"id": 0, "v": "b", "_change_type": "UPDATE_AFTER"},
+        {"id": 1, "v": "a", "_change_type": "DELETE"},
+    ]
+    changes = lake.changes("s.raw", loaded)
+    assert changes.sort_by("id").to_pylist() == expected
+    assert set(lake.changes("s.raw", 0, loaded)["_change_type"].to_pylist()) == {"INSERT"}
+    assert lake.changes("s.raw", loaded, keys=(), where="v = 'b'").to_pylist() == [
+        {"id": 0, "v": "b", "_change_type": "INSERT"}
+    ]
+    for wrong, says in (
+        (lambda: lake.changes("s.raw", 5), "s.raw has no snapshot, branch or tag '5'.*: name one of its history"),
+        (lambda: lake.changes("s.raw", loaded, "main", keys="nr"), "^the table s.raw has no column 'nr': name its"),
+        (lambda: lake.changes("s.raw", loaded, where="tint = 1"), "correct the argument where of the call"),
+    ):
+        with pytest.raises(skipstone.LakeError, match=says):
+            wrong()
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        command = ["local", "changes", *arguments, "--from", str(loaded), "--root", str(lake.path)]
+        ended = CliRunner().invoke(app, command)
+        assert ended.exit_code == code, ended.output
+        return ended
+
+    shown = run("s-raw")
+    assert shown.stdout.split() == ["ID", "V", "_CHANGE_TYPE", *(str(v) for row in expected for v in row.values())]
+    assert shown.stderr == "0 inserted, 1 updated, 1 deleted\n"
+    assert run("tbl/s-raw", "--limit", "1", "-o", "csv").stdout.splitlines()[1:] == [
+        '0,"a","UPDATE_BEFORE"',
+        '0,"b","UPDATE_AFTER"',
+    ]
+    for name in ("c.parquet", "c.json", "c.csv"):
+        run("s-raw", "--to", "main", "--file", str(lake.path / name))
+        assert duckdb.sql(f"select * from '{lake.path / name}' order by id, v").to_arrow_table().to_pylist() == expected
+    assert "there is no Table raw" in run("raw", code=2).stderr
+    assert "changed rows of s.raw have the key v = 'a': choose keys that" in run("s-raw", "--key", "v", code=2).stderr
+    assert "use one of table, json, csv, parquet" in run("s-raw", "-o", "xml", code=2).stderr
+    assert "add --file FILE" in run("s-raw", "-o", "parquet", code=2).stderr

@@ -22,7 +22,10 @@ from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
+from pytest import MonkeyPatch
 from skipstone.compat.lineage.reading import file_row_id, read_entries, read_manifests
+from skipstone.query.changing import reading
+from skipstone.query.planner import ReadOptions
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
@@ -289,6 +292,20 @@ class LineageLife:
         missing = {plain_location(path) for path in read_reach(table).paths()} - there
         assert not missing, self.log
 
+    def check_changes(self, monkeypatch: MonkeyPatch) -> int:
+        """Changes between two retained snapshots are those of their rows, by lineage or not; how often by lineage."""
+        table, proven = self.bed.table(), 0
+        numbers = [snapshot.snapshot_id for snapshot in table.metadata.snapshots if snapshot.snapshot_id in self.at]
+        for since, until in (*itertools.combinations(numbers, 2), *zip(numbers[1:], numbers, strict=False)):
+            for lineage_bytes in (0, 1 << 60):
+                monkeypatch.setattr(reading, "LINEAGE_BYTES", lineage_bytes)
+                plan = reading.plan_changes(table, since, ReadOptions(snapshot_id=until), ["id"])
+                proven += plan.is_by_lineage
+                rows = pa.concat_tables(reading.read_changes(plan)).to_pylist()
+                changed = sorted((row["id"], row["_change_type"], row["name"], row["part"]) for row in rows)
+                assert changed == _changes(self.at[since], self.at[until]), (since, until, lineage_bytes, self.log)
+        return proven
+
     def _check_ids(self, manifests: list[ManifestFile]) -> None:
         """Each live file has a range of ids to itself."""
         io = self.bed.table().io
@@ -314,6 +331,20 @@ class LineageLife:
 
     def _sql(self, text: str) -> None:
         self.session.sql(text).collect()
+
+
+def _changes(before: Rows, after: Rows) -> list[tuple[int, str, str, str]]:
+    """The changes that make one of the other, without lineage."""
+    changed = []
+    for key in {*before, *after}:
+        old, new = before.get(key), after.get(key)
+        if old is None or new is None:
+            kind, row = ("INSERT", new) if old is None else ("DELETE", old)
+            assert row is not None
+            changed.append((key, kind, row.name, row.part))
+        elif old[:2] != new[:2]:
+            changed += [(key, "UPDATE_BEFORE", *old[:2]), (key, "UPDATE_AFTER", *new[:2])]
+    return sorted(changed)
 
 
 def part_of(key: int) -> str:

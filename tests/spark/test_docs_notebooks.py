@@ -64,12 +64,13 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
-    _, enabled, by_sql, by_frame, explained, by_source, on_indexes, hinted, without = ended.stdout.split(NEXT)
+    _, enabled, by_sql, by_frame, explained, by_source, changed, on_indexes, hinted, without = ended.stdout.split(NEXT)
     assert enabled.count("IAH") == 1
     assert by_sql.count("IAH") == 1
     assert by_frame.count("EWR") == 1
     assert "by_tailnum" in explained
     assert by_source.count("N14228") == 1
+    assert "[{'_change_type': 'INSERT', 'count_all': 100}]" in changed
     assert "by_tailnum" in on_indexes
     assert "|N14228|" in on_indexes.replace(" ", "")
     assert "|N14228|" in without.replace(" ", "")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from skipstone import query
-from skipstone.query.changing import reading
+from skipstone.query.changing import lineage, reading
 from skipstone.query.planner import ReadOptions
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -121,8 +121,10 @@ def test_changes_between_any_two_snapshots_are_those_of_full_scans(
     history = History(bed, seed)
     for _ in range(9):
         history.step()
-    for place, part_bytes in ((0, 64), (1, reading.PART_BYTES)):
+    monkeypatch.setattr(lineage, "PART_ROWS", 3 if seed % 3 else lineage.PART_ROWS)
+    for place, part_bytes, lineage_bytes in ((0, 64, 1 << 60), (1, reading.PART_BYTES, 0)):
         monkeypatch.setattr(reading, "PART_BYTES", part_bytes)
+        monkeypatch.setattr(reading, "LINEAGE_BYTES", lineage_bytes)
         for older, newer in itertools.combinations_with_replacement(history.states, 2):
             if newer[0] is not None and (place or older[0] is None or seed % 4 == 0):
                 assert changes(bed, older[0], newer[0]) == model(older[1], newer[1])

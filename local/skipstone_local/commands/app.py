@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from skipstone_cli.errors import CliError, ExitCode
 from skipstone_cli.framing import Chosen, Connection, Session, framed, guarded, joined, offer_files, parameters
-from skipstone_cli.kinds import require_name
+from skipstone_cli.kinds import TABLE, require_name
 from skipstone_cli.output.screen import Screen
 
 from skipstone_local.places import RootFolder, find_root
@@ -70,6 +70,12 @@ def _offer_objects(ctx: typer.Context, incomplete: str) -> list[str]:
     }
     root, namespace = _place(**chosen)
     return offer_words(root, namespace, ctx.params.get("words") or [], incomplete)
+
+
+def _offer_tables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return completions for the name of a Table."""
+    ctx.params.setdefault("words", [TABLE.plural])
+    return _offer_objects(ctx, incomplete)
 
 
 Words = Annotated[
@@ -231,3 +237,50 @@ def logs(
     from skipstone_local.commands.logs import PodLogQuery, run_pod_logs
 
     return run_pod_logs(session.open(), session.screen, PodLogQuery(word, tail, follow))
+
+
+@app.command()
+@served
+def changes(  # noqa: PLR0913 - one for each option
+    session: Session,
+    *,
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="The Table, such as orders.", autocompletion=_offer_tables)
+    ],
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="POINT",
+            help="A snapshot id, branch, tag or time (2026-01-31T08:00:00Z); 0 for the time before the first row.",
+        ),
+    ],
+    until: Annotated[str, typer.Option("--to", metavar="POINT", help="Likewise; by default now.")] = "",
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="COLUMN", help="A key column, by default the primary key; can be repeated."),
+    ] = None,
+    where: Annotated[str, typer.Option("--where", metavar="CONDITION", help="Only rows on which it is true.")] = "",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show only this number of changes.")] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="table, json (an object per line), csv or parquet.")
+    ] = "",
+    file: Annotated[
+        str, typer.Option("--file", "-f", metavar="FILE", help="Write a file; its ending shows the format.")
+    ] = "",
+) -> ExitCode:
+    """Show the rows that were inserted, updated and deleted between two points of a table's history."""
+    from skipstone_local.commands.changing import ChangesQuery, run_changes
+
+    query = ChangesQuery(
+        table=table,
+        since=since,
+        until=until,
+        keys=tuple(key) if key else None,
+        where=where,
+        limit=limit,
+        format=output,
+        file=file,
+    )
+    root, _ = session.access()
+    return run_changes(session.open(), root, session.screen, query)

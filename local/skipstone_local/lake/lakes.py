@@ -21,12 +21,12 @@ from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, TABLE, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of, texts_of
 from skipstone_cli.views.outcomes import find_maintain_end, find_reindex_end
 from skipstone_core.errors import LakeError, LakeTimeout
+from skipstone_core.history.points import Point
 from skipstone_core.ids import MAINTAIN_ANNOTATION, REINDEX_ANNOTATION
 from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_operator.labels import FINALIZER
 
-from skipstone_local.client.objects import Selection
 from skipstone_local.lake.declaring import (
     BadRecords,
     Clauses,
@@ -39,11 +39,19 @@ from skipstone_local.lake.declaring import (
     lay_over,
     listed,
     no_table,
-    parse_identifier,
     resource_name,
     table_resource,
 )
-from skipstone_local.lake.reading import ReadRequest, TableReader, claim_folder, local_warehouse, table_ref
+from skipstone_local.lake.finding import LakeTables
+from skipstone_local.lake.reading import (
+    ChangesRequest,
+    ReadRequest,
+    TableReader,
+    claim_folder,
+    local_warehouse,
+    primary_key,
+    table_ref,
+)
 from skipstone_local.lake.results import (
     LakeIndex,
     LakeLoad,
@@ -79,6 +87,7 @@ class Lake:
 
     _parts: LakeParts
     _requests: Requests
+    _tables: LakeTables
     _uploads: Uploads | None
 
     def __init__(self) -> None:
@@ -90,6 +99,7 @@ class Lake:
         """See ``make_lake``. What jobs read that have ended meanwhile is removed."""
         lake = cls.__new__(cls)
         lake._parts, lake._requests = parts, parts.requests
+        lake._tables = LakeTables(parts.requests, name_of(parts.warehouse))
         folder = claim_folder(parts.warehouse, parts.root)
         lake._uploads = Uploads(folder) if folder else None
         lake._sweep()
@@ -141,7 +151,7 @@ class Lake:
         ``partition_by``: such as ``"month(ordered_at)"``; ``sort_by``: such as ``"price desc"``; ``fields``: more of a
         Table's spec; ``timeout``: seconds.
         """
-        keys, known = listed(primary_key), self._find_table(name)
+        keys, known = listed(primary_key), self._tables.find(name)
         if known is None and schema is None:
             raise no_table(name)
         columns = build_columns(schema, keys) if schema is not None else []
@@ -154,25 +164,25 @@ class Lake:
         }
         given = lay_over({field: value for field, value in spec.items() if value}, fields)
         if known is None:
-            applied = self._requests.create(TABLE, table_resource(name), {**self._identity(name), **given})
+            applied = self._requests.create(TABLE, table_resource(name), {**self._tables.identity(name), **given})
             return table_state(self._requests.wait_or_delete(TABLE, applied, seconds=timeout))
         return self._change(known, given, timeout)
 
     def tables(self) -> list[LakeTable]:
         """All tables of the Warehouse, by name."""
-        return sorted(map(table_state, self._list_tables()), key=lambda state: state.name)
+        return sorted(map(table_state, self._tables.all()), key=lambda state: state.name)
 
     def drop(self, table: str, *, purge: bool = True, timeout: float | None = None) -> None:
         """Drop the table with its files, and its indexes; without ``purge``, forget it only. Raises LakeError."""
-        known = self._require_table(table)
-        for index in self._list_indexes(known):
-            self._delete(INDEX, index, timeout)
+        known = self._tables.require(table)
+        for index in self._tables.list_indexes(known):
+            self._requests.delete(INDEX, name_of(index), timeout)
         change: JsonObject = {"spec": {"reclaimPolicy": "Delete" if purge else "Retain"}}
         if purge:
             # The operator would put it there in a moment; a table that is deleted sooner would stay in the catalog.
             others = [name for name in texts_of(known, "metadata", "finalizers") if name != FINALIZER]
             change["metadata"] = {"finalizers": [*others, FINALIZER]}
-        self._delete(TABLE, self._requests.patch(TABLE, name_of(known), change), timeout)
+        self._requests.delete(TABLE, name_of(self._requests.patch(TABLE, name_of(known), change)), timeout)
 
     def index(  # noqa: PLR0913 - one for each part of an index
         self,
@@ -185,7 +195,7 @@ class Lake:
         timeout: float | None = None,
     ) -> LakeIndex:
         """Build an index on columns of a table, which loads and merges then keep up to date. Raises LakeError."""
-        known = self._require_table(table)
+        known = self._tables.require(table)
         if not columns:
             raise LakeError("InvalidSpec", "an index needs columns", "name them behind the table")
         spec: JsonObject = {
@@ -231,7 +241,7 @@ class Lake:
         PyIceberg table; a table of the lake, or ``lake.rows`` of one. ``mapping``: columns of the table to those of the
         source; ``fields``: more of a LoadJob's spec.
         """
-        known = self._require_table(table)
+        known = self._tables.require(table)
         name = _job_name(known, "load")
         spec = self._source(source, name, format, options, mapping)
         spec |= {"tableRef": {"name": name_of(known)}, "badRecords": {"policy": bad_records}}
@@ -262,7 +272,7 @@ class Lake:
         and source.y that is part of the match. ``types``: of columns of Csv and Json that the table lacks.
         ``dry_run``: write nothing.
         """
-        known = self._require_table(into)
+        known = self._tables.require(into)
         name = _job_name(known, "merge")
         spec = self._source(source, name, format, options, None)
         if types:
@@ -297,9 +307,7 @@ class Lake:
 
         ``where``: in the grammar of conditions of Skipstone, such as ``"customer = 'x' and price > 10"``.
         """
-        request = self._read_request(table, where, columns, snapshot_id, indexes=use_indexes)
-        rows: pa.Table = self._parts.reader.read(request)
-        return rows
+        return self._parts.reader.read(self._read_request(table, where, columns, snapshot_id, indexes=use_indexes))
 
     def rows(  # noqa: PLR0913 - one for each way to choose rows
         self,
@@ -316,9 +324,36 @@ class Lake:
         ``snapshot_id``, or ``ref``, a branch or a tag: in place of the current rows. ``from_snapshot_id``: only rows
         that later snapshots appended; with ``changes`` all that they changed, for merges without clauses.
         """
-        name = name_of(self._require_table(table))
+        name = name_of(self._tables.require(table))
         which = {"snapshot_id": snapshot_id, "from_snapshot_id": from_snapshot_id}
         return LakeRows(resource=name, where=where, ref=ref, changes=changes, **which)
+
+    def changes(
+        self,
+        table: str,
+        since: Point,
+        until: Point | None = None,
+        *,
+        keys: str | Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> pa.Table:
+        """What changed in a table between two points of its history, as a pyarrow.Table. Raises LakeError.
+
+        A point is the id of a snapshot, a branch, a tag, or a time; ``since`` 0: before the first row; ``until`` None:
+        now. The columns of the table, and ``_change_type``: INSERT, DELETE, or UPDATE_BEFORE followed by UPDATE_AFTER.
+        ``keys``: which rows are one row before and after; None: the primary key. Without keys, an update is a DELETE
+        and an INSERT. ``where``: only rows on which it is true.
+        """
+        known = self._tables.require(table)
+        request = ChangesRequest(
+            warehouse=local_warehouse(self._parts.warehouse, self._parts.root),
+            table=table_ref(known),
+            since=since,
+            until=until,
+            keys=primary_key(known) if keys is None else tuple(listed(keys)),
+            where=where,
+        )
+        return self._parts.reader.changes(request).read_all()
 
     def explain(
         self,
@@ -346,7 +381,7 @@ class Lake:
 
         ``policy``: spec.maintenance of the Table, kept from then on; compaction if the Table has none.
         """
-        known = self._require_table(table)
+        known = self._tables.require(table)
         if policy is not None or not isinstance(field_of(known, "spec", "maintenance"), dict):
             change = {"spec": {"maintenance": dict(policy) if policy is not None else {"compaction": {}}}}
             known = self._requests.wait(TABLE, self._requests.patch(TABLE, name_of(known), change), seconds=timeout)
@@ -447,45 +482,12 @@ class Lake:
     ) -> ReadRequest:
         return ReadRequest(
             warehouse=local_warehouse(self._parts.warehouse, self._parts.root),
-            table=table_ref(self._require_table(table)),
+            table=table_ref(self._tables.require(table)),
             where=where,
             columns=None if columns is None else tuple(columns),
             snapshot=snapshot,
             indexes=indexes,
         )
-
-    def _identity(self, name: str) -> JsonObject:
-        namespace, last = parse_identifier(name)
-        warehouse = {"name": name_of(self._parts.warehouse)}
-        return {"warehouseRef": warehouse, "identifier": {"namespace": namespace, "name": last}}
-
-    def _list_tables(self) -> list[JsonObject]:
-        listed = self._requests.list_objects(TABLE, Selection(namespace=self._requests.namespace))
-        mine = name_of(self._parts.warehouse)
-        return [
-            entry for entry in entries_of(listed, "items") if text_of(entry, "spec", "warehouseRef", "name") == mine
-        ]
-
-    def _list_indexes(self, table: JsonObject) -> list[JsonObject]:
-        listed = self._requests.list_objects(INDEX, Selection(namespace=self._requests.namespace))
-        return [
-            entry
-            for entry in entries_of(listed, "items")
-            if text_of(entry, "spec", "tableRef", "name") == name_of(table)
-        ]
-
-    def _find_table(self, name: str) -> JsonObject | None:
-        identifier = self._identity(name)["identifier"]
-        return next((table for table in self._list_tables() if table["spec"]["identifier"] == identifier), None)
-
-    def _require_table(self, name: str) -> JsonObject:
-        known = self._find_table(name)
-        if known is None:
-            raise no_table(name)
-        return known
-
-    def _delete(self, kind: ResourceKind, obj: JsonObject, timeout: float | None) -> None:
-        self._requests.delete(kind, name_of(obj), timeout)
 
 
 def make_lake(parts: LakeParts) -> Lake:

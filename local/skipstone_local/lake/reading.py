@@ -6,17 +6,24 @@ The data plane reads; it is given to ``open_lake``, since this package does not 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
-from skipstone_cli.reading import JsonObject, name_of, namespace_of, text_of
+from skipstone_cli.errors import CliError
+from skipstone_cli.reading import JsonObject, name_of, namespace_of, text_of, texts_of
 from skipstone_core.contract.requests import TableRef, WarehouseRef
+from skipstone_core.errors import way_to_install
+from skipstone_core.history.points import Point
 from skipstone_operator.reconcilers.runs.places import build_warehouse_ref
 from skipstone_operator.resources.kinds import KINDS, parse_as
 from skipstone_operator.worlds.subjects import Subject
 
 from skipstone_local.places import RootFolder
 from skipstone_local.runner.mounts import Mounts
+
+#: Of the entry point of the data plane that reads tables.
+GROUP, READER = "skipstone.local", "reader"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +41,21 @@ class ReadRequest:
     indexes: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangesRequest:
+    """A request for the changes of a table between two points of its history, as ``skipstone.query.changes`` has it.
+
+    ``keys`` None: those that the table itself names, if it does; empty: none.
+    """
+
+    warehouse: WarehouseRef
+    table: TableRef
+    since: Point
+    until: Point | None = None
+    keys: tuple[str, ...] | None = None
+    where: str | None = None
+
+
 class TableReader(Protocol):
     """The data plane, as far as tables of a lake are read. All of it raises LakeError."""
 
@@ -43,8 +65,20 @@ class TableReader(Protocol):
     def explain(self, request: ReadRequest) -> str:
         """Return a text on the files that ``read`` of the request would read, and the indexes it would use."""
 
+    def changes(self, request: ChangesRequest) -> Any:
+        """The changes as a pyarrow.RecordBatchReader, which raises LakeError too."""
+
     def count_files(self, request: ReadRequest) -> tuple[int, int]:
         """How many files ``read`` of the same request would open, and how many there are."""
+
+
+def find_reader() -> TableReader:
+    """The data plane's reader of tables. Raises CliError."""
+    entries = entry_points(group=GROUP, name=READER)
+    if not entries:
+        raise CliError(f"this command reads tables with the data plane of Skipstone: {way_to_install('local')}")
+    reader: TableReader = next(iter(entries)).load()()
+    return reader
 
 
 def claim_folder(warehouse: JsonObject, root: RootFolder) -> Path | None:
@@ -62,6 +96,11 @@ def local_warehouse(warehouse: JsonObject, root: RootFolder) -> WarehouseRef:
     mounts = Mounts({reference.root: str(folder)}, str(root.path))
     catalog = replace(reference.catalog, uri=mounts.map_text(reference.catalog.uri))
     return replace(reference, root=str(folder), catalog=catalog)
+
+
+def primary_key(table: JsonObject) -> tuple[str, ...] | None:
+    """The columns of the primary key that a Table declares; None if it declares none."""
+    return tuple(texts_of(table, "spec", "primaryKey")) or None
 
 
 def table_ref(table: JsonObject) -> TableRef:

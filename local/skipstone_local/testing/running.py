@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,17 @@ from skipstone_cli.errors import CliError, ExitCode, NotFound
 from skipstone_cli.kinds import API_VERSION, TABLE, WAREHOUSE, ResourceKind, parse_target, require_name
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.reading import JsonObject, text_of
-from skipstone_core.errors import LakeError, way_to_install
+from skipstone_core.errors import LakeError
 
 from skipstone_local.client.objects import Objects
 from skipstone_local.client.opening import open_root
-from skipstone_local.lake.reading import ReadRequest, TableReader, local_warehouse, table_ref
+from skipstone_local.lake.reading import ReadRequest, TableReader, find_reader, local_warehouse, table_ref
 from skipstone_local.places import RootFolder
 from skipstone_local.testing.cases import Expectation, Step, read_plan
 from skipstone_local.testing.judging import judge_files, judge_object, judge_rows
 from skipstone_local.testing.reports import Verdict, to_junit, verdict_lines
 from skipstone_local.up import UpOptions, run
 
-#: Of the entry point of the data plane that reads tables.
-GROUP, READER = "skipstone.local", "reader"
 REFUSED = "refused: "
 
 
@@ -54,15 +51,6 @@ def run_test(screen: Screen, query: TestQuery) -> ExitCode:
     if query.junit:
         _write(query.junit, to_junit(query.place, verdicts))
     return ExitCode.FAILED if any(verdict.wrong for verdict in verdicts) else ExitCode.FINE
-
-
-def find_reader() -> TableReader:
-    """The data plane's reader of tables. Raises CliError."""
-    entries = entry_points(group=GROUP, name=READER)
-    if not entries:
-        raise CliError(f"tests read tables with the data plane of Skipstone: {way_to_install('local')}")
-    reader: TableReader = next(iter(entries)).load()()
-    return reader
 
 
 @dataclass

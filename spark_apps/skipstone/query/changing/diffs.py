@@ -22,7 +22,8 @@ Codes = npt.NDArray[np.int64]
 def diff_rows(before: pa.Table, after: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
     """The changes that make ``after`` of ``before``, which have the same columns, with CHANGE_COLUMN as the last one.
 
-    An update is two rows, the one before it and the one after it, in this order. ``name``: of the table, for messages.
+    An update is two rows, the one before it and the one after it, in this order; without ``keys`` there are no updates.
+    ``name``: of the table, for messages.
     Raises BadData (DUPLICATE_SOURCE_KEYS) when a key does not tell one row from others, or is null in a changed row.
     """
     rows = pa.concat_tables([before, after])
@@ -30,6 +31,9 @@ def diff_rows(before: pa.Table, after: pa.Table, keys: Sequence[str], name: str)
     gone, new = _left(codes[: len(before)], codes[len(before) :])
     new += len(before)
     left = np.concatenate([gone, new])
+    if not keys:
+        deleted = np.repeat([ChangeType.DELETE.value, ChangeType.INSERT.value], [len(gone), len(new)])
+        return rows.take(pa.array(left)).append_column(CHANGE_COLUMN, pa.array(deleted.tolist(), pa.string()))
     key_columns = [rows.column(key).take(pa.array(left)) for key in keys]
     _require_keys(key_columns, keys, name)
     key_codes = _codes(key_columns, len(left))

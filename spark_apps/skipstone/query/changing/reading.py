@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadSpec
+from skipstone_core.history.points import Point
 from skipstone_core.history.tablereads import CHANGE_COLUMN
 from skipstone_core.language.predicates import Predicate
 from skipstone_core.reasons import Reason
@@ -30,22 +32,37 @@ from skipstone.files.deletions import POSITION_CONTENT
 from skipstone.files.projections import DataFileDescription, Decoding, deleted_positions
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.query.changing.diffs import diff_rows
+from skipstone.query.changing.lineage import LineageSide, keep_unshared, proves_equality
+from skipstone.query.changing.points import resolve_since, resolve_until
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
 from skipstone.query.reading import matching_rows
-from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.arrow import arrow_schema, with_lineage
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, known_file_set
 
 #: Bytes of data files whose rows are compared at once, about; there are no more parts than so many.
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
+#: Bytes of data files on either side from which reading the lineage of their rows first saves more than it takes.
+LINEAGE_BYTES = 4 << 20
 _BATCH_BYTES = 16 << 20
 _Numbers = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Between:
+    """Two points of a table's history. ``since`` None: before the first snapshot; ``until`` None: the current one."""
+
+    since: Point | None = None
+    until: Point | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChangesPlan:
-    """The files to compare. ``before`` None: the table had no rows. ``schema``: in which both are read."""
+    """The files to compare. ``before`` None: the table had no rows. ``schema``: in which both are read.
+
+    ``is_by_lineage``: rows with equal lineage are equal, see ``lineage``. Without ``keys``, nothing is an update.
+    """
 
     table: Table
     schema: Schema
@@ -53,6 +70,7 @@ class ChangesPlan:
     predicate: Predicate | None
     before: ReadPlan | None
     after: ReadPlan
+    is_by_lineage: bool = False
 
     @property
     def files(self) -> int:
@@ -67,23 +85,29 @@ class ChangesPlan:
 
 def changes(
     table: Table,
-    since: int | None,
-    until: int | None,
+    since: Point | None,
+    until: Point | None,
     keys: Sequence[str],
     where: str | None = None,
 ) -> pa.Table:
-    """What changed in ``table`` between two snapshots (None: before the first one; the current one), by ``keys``.
+    """What changed in ``table`` between two points of its history (None: before its first row; now), by ``keys``.
 
-    The columns of the table, and ``_change_type``: INSERT, DELETE, or UPDATE_BEFORE followed by UPDATE_AFTER.
-    ``where``: only of rows on which it is true. Raises BadSpec for columns, conditions and snapshots that the table
-    does not have, BadData when keys do not name one row each.
+    A point is the id of a snapshot, a branch, a tag, or a time. The columns of the table, and ``_change_type``: INSERT,
+    DELETE, or UPDATE_BEFORE followed by UPDATE_AFTER; without keys, an update is a DELETE and an INSERT. ``where``:
+    only of rows on which it is true. Raises BadSpec for columns, conditions and points that the table does not have,
+    BadData when keys do not name one row each.
     """
-    for number in (since, until):
-        if number is not None and table.snapshot_by_id(number) is None:
-            message = f"the table has no snapshot {number}: name one of its history that has not expired"
-            raise BadSpec(Reason.INVALID_SPEC, message, field="snapshot")
-    plan = plan_changes(table, since, ReadOptions(snapshot_id=until), keys, where)
+    plan = plan_points(table, Between(since, until), ReadOptions(), keys, where)
     return pa.concat_tables(read_changes(plan)).cast(changes_schema(plan))
+
+
+def plan_points(
+    table: Table, between: Between, options: ReadOptions, keys: Sequence[str], where: str | None = None
+) -> ChangesPlan:
+    """As ``plan_changes``, for two points of the table's history. Raises BadSpec."""
+    since = None if between.since is None else resolve_since(table, between.since)
+    options = replace(options, snapshot_id=resolve_until(table, between.until))
+    return plan_changes(table, since, options, keys, where)
 
 
 def plan_changes(
@@ -99,7 +123,7 @@ def plan_changes(
     """
     after = known_file_set(table, options.snapshot_id)
     predicate = checked_predicate(where, after.schema)
-    _require_keys(after.schema, keys)
+    _require_keys(".".join(table.name()), after.schema, keys)
     if since is None:
         return ChangesPlan(
             table=table, schema=after.schema, keys=tuple(keys), predicate=predicate, before=None,
@@ -113,13 +137,16 @@ def plan_changes(
         at = ReadOptions(snapshot_id=snapshot_id, index_namespace=options.index_namespace)
         return plan_read(table, predicate if is_pruned else None, at, None, ~stays)
 
+    plans = plan(before, stays_before, since), plan(after, stays_after, options.snapshot_id)
     return ChangesPlan(
         table=table,
         schema=after.schema,
         keys=tuple(keys),
         predicate=predicate,
-        before=plan(before, stays_before, since),
-        after=plan(after, stays_after, options.snapshot_id),
+        before=plans[0],
+        after=plans[1],
+        is_by_lineage=min(map(_bytes_of, plans)) >= LINEAGE_BYTES
+        and proves_equality(table, since, options.snapshot_id),
     )
 
 
@@ -128,16 +155,12 @@ def read_changes(plan: ChangesPlan) -> Iterator[pa.Table]:
 
     Raises as ``diff_rows``, and BadData for files and deletes that cannot be read.
     """
-    schema = pa.schema([field.remove_metadata() for field in arrow_schema(plan.schema)])
+    schema = pa.schema([column.remove_metadata() for column in arrow_schema(plan.schema)])
     with tempfile.TemporaryDirectory() as folder:
         count = _part_count(plan)
-        before, after = _described(plan, plan.before), _described(plan, plan.after)
         sides = [
-            _divided(plan, read, schema, [Path(folder) / f"{side}-{part}" for part in range(count)])
-            for side, read in (
-                ("before", _Side(plan.before, before, _deleted_since(before, after))),
-                ("after", _Side(plan.after, after, _deleted_since(after, before))),
-            )
+            _divided(plan, side, schema, [Path(folder) / f"{name}-{part}" for part in range(count)])
+            for name, side in zip(("before", "after"), _sides(plan, Path(folder)), strict=True)
         ]
         for old, new in zip(*sides, strict=True):
             yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
@@ -145,28 +168,28 @@ def read_changes(plan: ChangesPlan) -> Iterator[pa.Table]:
 
 def changes_schema(plan: ChangesPlan) -> pa.Schema:
     """The columns of the changes."""
-    schema = pa.schema([field.remove_metadata() for field in arrow_schema(plan.schema)])
+    schema = pa.schema([column.remove_metadata() for column in arrow_schema(plan.schema)])
     return schema.append(pa.field(CHANGE_COLUMN, pa.string()))
 
 
-def _require_keys(schema: Schema, keys: Sequence[str]) -> None:
-    if CHANGE_COLUMN in (field.name for field in schema.fields):
-        message = f"the table has a column {CHANGE_COLUMN!r}, which changes have themselves: rename it"
+def _require_keys(name: str, schema: Schema, keys: Sequence[str]) -> None:
+    if CHANGE_COLUMN in (column.name for column in schema.fields):
+        message = f"the table {name} has a column {CHANGE_COLUMN!r}, which changes have themselves: rename it"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.source.table.changes")
-    types = {field.name: field.field_type for field in schema.fields}
+    types = {column.name: column.field_type for column in schema.fields}
     for key in keys:
         if key not in types:
-            message = f"the source table has no column {key!r}: name its columns as keys"
+            message = f"the table {name} has no column {key!r}: name its columns as keys"
             raise BadSpec(Reason.KEY_COLUMN_MISSING, message, field="spec.keys")
         if not isinstance(types[key], PrimitiveType) or isinstance(types[key], FloatType | DoubleType):
-            message = f"column {key!r} of the source table has the type {types[key]}, which no key may have"
+            message = f"column {key!r} of the table {name} has the type {types[key]}, which no key may have"
             raise BadSpec(Reason.KEY_TYPE_MISMATCH, f"{message}: choose other keys", field="spec.keys")
 
 
 def _same_files(before: FileSet, after: FileSet) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which files of each side the other has too, with the same deletes."""
-    places = {path: at for at, path in enumerate(after.files["path"].to_pylist())}
-    pairs = [(at, places[path]) for at, path in enumerate(before.files["path"].to_pylist()) if path in places]
+    places = {path: at for at, path in enumerate(_numbered(after))}
+    pairs = [(at, places[path]) for at, path in enumerate(_numbered(before)) if path in places]
     ours, theirs = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
     same = [
         _delete_names(first) == _delete_names(second)
@@ -178,37 +201,69 @@ def _same_files(before: FileSet, after: FileSet) -> tuple[npt.NDArray[np.bool_],
     return stays
 
 
+def _numbered(files: FileSet) -> Iterator[tuple[str, int]]:
+    """The path of each file, and how often it came before: some writers add a file to a table twice."""
+    seen: Counter[str] = Counter()
+    for path in files.files["path"].to_pylist():
+        yield path, seen[path]
+        seen[path] += 1
+
+
 def _delete_names(deletes: Sequence[Delete]) -> frozenset[tuple[str, object]]:
     return frozenset((delete.file.file_path, delete.place) for delete in deletes)
 
 
 def _part_count(plan: ChangesPlan) -> int:
-    size = sum(
-        int(read.files.files["size"].to_numpy()[list(read.ordinals)].sum())
-        for read in (plan.before, plan.after)
-        if read is not None and read.ordinals
-    )
+    size = sum(_bytes_of(read) for read in (plan.before, plan.after) if read is not None)
     return min(MOST_PARTS, 1 + size // PART_BYTES)
+
+
+def _bytes_of(read: ReadPlan) -> int:
+    return int(read.files.files["size"].to_numpy()[list(read.ordinals)].sum()) if read.ordinals else 0
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The rows of one snapshot: the files to read, and ``positions`` by path where only these rows may have changed."""
+    """The rows of one snapshot: the files to read, and ``positions`` by file id where only these may have changed.
+
+    ``unshared``: by file id, which rows may have changed by their lineage.
+    """
 
     read: ReadPlan | None
     files: Sequence[DataFileDescription]
-    positions: Mapping[str, _Numbers]
+    positions: Mapping[int, _Numbers]
+    unshared: Mapping[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def rows(self, plan: ChangesPlan) -> Iterator[pa.RecordBatch]:
         """The rows that count."""
-        names = [field.name for field in plan.schema.fields]
+        names = [column.name for column in plan.schema.fields]
         for file in self.files:
-            positions, groups = self.positions.get(file.path), None
+            positions, groups = self.positions.get(file.file_id), None
             if positions is None and self.read is not None:
                 positions, groups = self.read.positions.get(file.file_id), self.read.row_groups.get(file.file_id)
+            kept = self.unshared.get(file.file_id)
+            if kept is not None and not kept.all():
+                positions = np.flatnonzero(kept) if positions is None else positions[kept[positions]]
             if positions is None or len(positions):
                 for batch in read_data_file(file, names, groups, positions, Decoding(_BATCH_BYTES)):
                     yield matching_rows(batch, plan.predicate)
+
+
+def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
+    before, after = _described(plan, plan.before), _described(plan, plan.after)
+    first = _Side(plan.before, before, _deleted_since(before, after))
+    second = _Side(plan.after, after, _deleted_since(after, before))
+    if not plan.is_by_lineage:
+        return first, second
+    unshared = keep_unshared(_by_lineage(plan, first), _by_lineage(plan, second), folder)
+    if unshared is None:
+        return first, second
+    return replace(first, unshared=unshared[0]), replace(second, unshared=unshared[1])
+
+
+def _by_lineage(plan: ChangesPlan, side: _Side) -> LineageSide:
+    schema = with_lineage(plan.schema).model_dump_json()
+    return LineageSide([replace(file, schema_json=schema) for file in side.files], side.positions)
 
 
 def _described(plan: ChangesPlan, read: ReadPlan | None) -> list[DataFileDescription]:
@@ -217,12 +272,13 @@ def _described(plan: ChangesPlan, read: ReadPlan | None) -> list[DataFileDescrip
     return describe_files(plan.table, read.files.in_schema(plan.schema), list(read.ordinals))
 
 
-def _deleted_since(here: Sequence[DataFileDescription], there: Sequence[DataFileDescription]) -> Mapping[str, _Numbers]:
+def _deleted_since(here: Sequence[DataFileDescription], there: Sequence[DataFileDescription]) -> Mapping[int, _Numbers]:
     """Rows of files of ``here`` that ``there`` lacks, of files on both sides that have deletes by position only."""
+    counts = Counter(file.path for files in (here, there) for file in files)
     others = {file.path: file for file in there}
-    pairs = [(file, others[file.path]) for file in here if file.path in others]
+    pairs = [(file, others[file.path]) for file in here if file.path in others and counts[file.path] == 2]
     return {
-        mine.path: np.setdiff1d(deleted_positions(theirs), deleted_positions(mine))
+        mine.file_id: np.setdiff1d(deleted_positions(theirs), deleted_positions(mine))
         for mine, theirs in pairs
         if all(delete.content == POSITION_CONTENT for delete in (*mine.deletes, *theirs.deletes))
     }
@@ -246,11 +302,18 @@ def _divided(plan: ChangesPlan, side: _Side, schema: pa.Schema, paths: Sequence[
 def _part_of_rows(rows: pa.Table, keys: Sequence[str], count: int) -> _Numbers:
     """The part of each row, by the values of its keys only."""
     hashes = np.zeros(len(rows), np.uint64)
-    for key in keys:
+    for key in keys or _plain_columns(rows.schema):
         encoded = rows.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
         each = [zlib.crc32(repr(value).encode()) for value in encoded.dictionary.to_pylist()]
         hashes = hashes * np.uint64(31) + np.array(each, np.uint64)[encoded.indices.to_numpy(zero_copy_only=False)]
     return (hashes % np.uint64(count)).astype(np.int64)
+
+
+def _plain_columns(schema: pa.Schema) -> list[str]:
+    """Columns by which rows are divided that have no keys. Of floats, NaN is written in several ways."""
+    return [
+        column.name for column in schema if not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type))
+    ]
 
 
 def _rows(path: Path) -> pa.Table:
