@@ -96,3 +96,29 @@ def test_equal_rows_cancel_each_other_as_often_as_they_are_there() -> None:
 def test_rows_that_no_key_tells_apart_are_refused(before: pa.Table, after: pa.Table, says: str) -> None:
     with pytest.raises(BadData, match=says):
         diff_rows(before, after, ["id"], "ns.t")
+
+
+#: Microseconds and days that Python's dates do not reach, and bytes that are not UTF-8.
+FAR, DAYS, BYTES = 7_884_000_000_000_000_000, 8_000_000, b"\xff"
+
+
+def test_values_that_python_cannot_hold_are_compared() -> None:
+    def table_with(extra: int) -> pa.Table:
+        texts = pa.array([BYTES, BYTES], pa.binary()).view(pa.string())
+        listed = pa.array([[FAR], [FAR + extra]], pa.list_(pa.int64()))
+        days = pa.StructArray.from_arrays([pa.array([DAYS, DAYS], pa.int32()).cast(pa.date32()), texts], ["d", "t"])
+        return pa.table(
+            {
+                "id": pa.array([FAR, FAR + 1]).cast(pa.timestamp("us", "UTC")),
+                "l": listed.cast(pa.list_(pa.timestamp("us"))),
+                "r": days,
+                "m": pa.MapArray.from_arrays([0, 1, 2], texts, days),
+            }
+        )
+
+    found = diff_rows(table_with(0), table_with(5), ["id"], "ns.t")
+    assert found.column("id").cast(pa.int64()).to_pylist() == [FAR + 1, FAR + 1]
+    assert found.column(CHANGE_COLUMN).to_pylist() == ["UPDATE_BEFORE", "UPDATE_AFTER"]
+    twice = pa.concat_tables([table_with(0), table_with(5)])
+    with pytest.raises(BadData, match=f"2 changed rows of ns.t have the key id = {FAR}"):
+        diff_rows(table_with(0).slice(0, 0), twice, ["id"], "ns.t")

@@ -70,6 +70,18 @@ def _first(codes: Codes, wanted: Codes) -> Codes:
     return np.sort(order[np.arange(len(codes)) - starts < wanted[ordered]])
 
 
+def plain_values(values: pa.Array) -> list[object]:
+    """The values as Python's, the same for the same values: far years as numbers, texts as bytes."""
+    return list(values.cast(_plain(values.type)).to_pylist())
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):  # a far year, or a text that is not UTF-8
+        return repr(plain_values(pa.array([value], value.type))[0])
+
+
 def _require_keys(columns: Sequence[pa.ChunkedArray], keys: Sequence[str], name: str) -> None:
     for key, values in zip(keys, columns, strict=True):
         if values.null_count:
@@ -86,7 +98,7 @@ def _require_one_row(side: Codes, left: pa.Table, key_codes: Codes, keys: Sequen
     if not len(values) or counts.max() == 1:
         return
     row = int(np.flatnonzero(key_codes == values[counts > 1][0])[0])
-    shown = ", ".join(f"{key} = {left.column(key)[row].as_py()!r}" for key in keys)
+    shown = ", ".join(f"{key} = {_shown(left.column(key)[row])}" for key in keys)
     raise BadData(
         Reason.DUPLICATE_SOURCE_KEYS,
         f"{int(counts.max())} changed rows of {name} have the key {shown}: choose keys that name one row each",
@@ -123,5 +135,21 @@ def _comparable(values: pa.Array) -> pa.Array:
         canonical = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
         return canonical.view(bits)
     if pa.types.is_nested(values.type):
-        return pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.large_string())
+        texts = [None if value is None else repr(value) for value in plain_values(values)]
+        return pa.array(texts, pa.large_string())
     return values
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the same values that Python can always hold: far years as numbers, texts as bytes."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return pa.int64()
+    return pa.binary() if pa.types.is_string(kind) else kind
