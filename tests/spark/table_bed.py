@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.load import run_load
@@ -90,6 +91,10 @@ class TableBed(MergeBed):
         """Delete rows of the source by a second engine (PyIceberg); the snapshot."""
         self.src().delete(condition)
         return self.head()
+
+    def lose_snapshots(self) -> None:
+        """Leave the source without a current snapshot, as Spark's CREATE OR REPLACE TABLE does."""
+        self.catalog.commit_table(self.src(), (), (RemoveSnapshotRefUpdate(ref_name="main"),))
 
     def spec(self, consume: ConsumePolicy = ConsumePolicy.ALL, **fields: Any) -> SourceSpec:
         """The source of a job. ``duplicates``: of the spec, all else of the table."""

@@ -26,7 +26,7 @@ from skipstone_operator.reconcilers.runs.tables import with_changes
 
 from tests.examples import cases
 from tests.spark.lake import read_all, ref_of, write_files
-from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, AtSwap, task_of
+from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, task_of
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.table_bed import TableBed, rows_of
 from tests.spark.test_table_sources import Killed, die
@@ -135,7 +135,7 @@ def test_changes_between_any_two_snapshots_are_those_of_full_scans(
 def test_merges_of_changes_keep_a_copy_equal_whoever_dies(tmp_path: Path, seed: int) -> None:
     bed = TableBed(tmp_path, version=2 + seed % 2)
     history = History(bed, seed)
-    task = with_changes(task_of("", source=bed.spec(NEW), when_matched=(), when_not_matched=()))
+    task = copying(bed)
     for number in range(6):
         for _ in range(history.chance.randint(1, 2)):
             history.step()
@@ -148,6 +148,11 @@ def test_merges_of_changes_keep_a_copy_equal_whoever_dies(tmp_path: Path, seed: 
         copied = bed.table().scan().to_arrow().to_pylist()
         assert sorted((row["id"], f"{row['v']} {row['day']}") for row in copied) == sorted(history.now.items())
     bed.catalog.close()
+
+
+def copying(bed: TableBed, where: str | None = None) -> MergeTask:
+    """A merge of what changed in the source."""
+    return with_changes(task_of("", source=bed.spec(NEW, where=where), when_matched=(), when_not_matched=()))
 
 
 @pytest.fixture
@@ -165,6 +170,39 @@ def test_rows_that_enter_and_leave_a_condition_are_inserts_and_deletes(bed: Tabl
     plan = reading.plan_changes(bed.src(), first, ReadOptions(), ["id"], "day = 'tue'")
     found = [row for table in reading.read_changes(plan) for row in table.to_pylist()]
     assert sorted((row["id"], row[CHANGE_COLUMN]) for row in found) == [(1, "INSERT"), (2, "DELETE")]
+
+
+def test_another_condition_than_before_brings_rows_and_takes_rows(bed: TableBed) -> None:
+    """Also rows of files that stay, and of files with position deletes, which are read in part otherwise."""
+    bed.src().transaction().set_properties({MERGE_MODE: "merge-on-read"}).commit_transaction()
+    bed.add({1: "mon", 2: "tue", 3: "tue"} | dict.fromkeys(range(4, 10), "wed"))
+    bed.merge(copying(bed, "day in ('mon', 'tue')"))
+    for where, ids in (("day = 'tue' or id = 4", [2, 3, 4]), (None, [*range(1, 10)]), ("id = 4", [4])):
+        bed.merge(copying(bed, where))
+        assert bed.ids() == ids
+    gone = bed.source([{"id": 5, "v": "x", "day": "wed", "op": "D"}])
+    request = replace(bed.request(task_of(gone, when_matched=(DELETE_D,))), table=bed.spec().table.table)
+    run_merge(request, Reporter(request))
+    assert read_file_set(bed.src()).delete_files
+    bed.merge(copying(bed, "day = 'wed'"))
+    assert bed.ids() == [4, 6, 7, 8, 9]
+    bed.merge(copying(bed, "day = 'wed' or id < 3"))
+    assert bed.ids() == [1, 2, 4, 6, 7, 8, 9]
+    with bed.src().update_schema() as update:
+        update.rename_column("day", "weekday")
+    with pytest.raises(UserError, match=r"day = 'wed' or id < 3.*cannot be tested any more"):
+        bed.merge(copying(bed, "id < 3"))
+
+
+def test_a_source_that_lost_all_its_snapshots_has_no_rows(bed: TableBed) -> None:
+    bed.add({1: "mon", 2: "tue"})
+    bed.merge(copying(bed))
+    bed.lose_snapshots()
+    bed.merge(copying(bed))
+    assert bed.ids() == []
+    bed.add({3: "mon"})
+    bed.merge(copying(bed))
+    assert bed.ids() == [3]
 
 
 def test_files_that_both_snapshots_have_are_not_opened(bed: TableBed) -> None:
@@ -186,7 +224,7 @@ def test_keys_that_cannot_tell_changes_are_refused(bed: TableBed, keys: list[str
 
 def test_changes_since_a_snapshot_that_expired_are_refused(bed: TableBed) -> None:
     first = bed.add({1: "mon"})
-    task = with_changes(task_of("", source=bed.spec(NEW), when_matched=(DELETE,), when_not_matched=()))
+    task = copying(bed)
     bed.merge(task)
     bed.add({2: "mon"})
     bed.src().maintenance.expire_snapshots().by_id(first).commit()

@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from pyiceberg.types import UUIDType
 from skipstone.compat.pyiceberg import summary_of
 from skipstone.runs.intake import NO_NEW_SNAPSHOTS
 from skipstone.runs.merging.merge import run_merge
@@ -22,6 +24,7 @@ from skipstone.runs.tablesources.choosing import choose_rows
 from skipstone.runs.tablesources.staging import plan_rows
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import (
     ConsumePolicy,
@@ -39,9 +42,10 @@ from skipstone_core.table_properties import MERGE_MODE
 
 from tests.examples import cases
 from tests.spark.duck import connection
+from tests.spark.lake import append, read_all
 from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, AtSwap, task_of
 from tests.spark.rawdeletes import add_equality_delete
-from tests.spark.table_bed import CONSUMER, SOURCE, TableBed
+from tests.spark.table_bed import CONSUMER, SOURCE, TableBed, rows_of
 
 NEW = ConsumePolicy.NEW
 UID = "eeeeeeee-0000-0000-0000-000000000000"
@@ -304,6 +308,32 @@ def test_a_job_does_not_consume_the_table_that_it_writes(bed: TableBed) -> None:
     assert spec.table is not None
     with pytest.raises(BadSpec, match="never end"):
         choose_rows(bed.catalog, bed.load_request(spec), bed.src(), spec)
+
+
+def test_from_snapshot_begins_once(bed: TableBed) -> None:
+    bed.add({1: "mon"})
+    for number, start in enumerate(({"from_snapshot": "0"}, {}, {"from_snapshot": "0"}, {}), 2):
+        bed.load(bed.spec(NEW, **start))
+        bed.add({number: "mon"})
+    assert bed.ids() == [1, 2, 3, 4]
+
+
+def test_a_source_that_lost_all_its_snapshots_is_a_refusal(bed: TableBed) -> None:
+    bed.add({1: "mon"})
+    bed.load(bed.spec(NEW))
+    bed.lose_snapshots()
+    assert "is not in the history" in refused(bed)
+    assert bed.ids() == [1]
+
+
+def test_a_column_that_a_load_adds_has_the_type_of_the_source(bed: TableBed) -> None:
+    with bed.src().update_schema() as update:
+        update.add_column("u", UUIDType())
+    values = pa.array([b"0123456789abcdef"], pa.binary(16))
+    append(bed.src(), rows_of({1: "mon"}).append_column("u", values))
+    bed.load(replace(bed.spec(), unknown_columns=UnknownColumns.ADD))
+    assert bed.table().schema().find_type("u") == UUIDType()
+    assert read_all(bed.table(), ["u"])["u"].combine_chunks().equals(values)
 
 
 def test_what_was_pinned_and_expired_meanwhile_is_told(bed: TableBed) -> None:

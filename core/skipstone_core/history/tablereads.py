@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
@@ -29,7 +29,8 @@ CHANGE_COLUMN = "_change_type"
 #: Operations of snapshots after which the table has the same rows as before.
 _SAME_ROWS = frozenset({"replace"})
 _APPEND = "append"
-_START_AGAIN = (
+#: How a consumer goes on where its next rows are not known.
+START_AGAIN = (
     "read the whole table by a job without fromSnapshot and consume, into a table where its rows are not yet or by a "
     "merge, then go on from the snapshot that it read by source.table.fromSnapshot"
 )
@@ -58,8 +59,10 @@ class SourceSnapshot:
 class TableRead:
     """A read of a table that was committed. ``number``: of the consumer's reads, from 1.
 
-    ``snapshot_id``: up to which the source was read; ``start``: the job's fromSnapshot, or empty. ``commit_id`` and
-    ``sequence_number``: of the commit in the table that holds the rows now. Ids are text: JSON loses long numbers.
+    ``snapshot_id``: up to which the source was read, 0 while it had none; ``start``: the job's fromSnapshot, or empty.
+    ``commit_id`` and ``sequence_number``: of the commit in the table that holds the rows now. Ids are text: JSON loses
+    long numbers. ``where``: the condition of the rows. ``earlier``: of the oldest read that is remembered, the values
+    of ``start`` of those before it.
     """
 
     number: int
@@ -68,6 +71,8 @@ class TableRead:
     commit_id: str
     sequence_number: int
     start: str = ""
+    where: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 def read_property(consumer: str) -> str:
@@ -76,8 +81,16 @@ def read_property(consumer: str) -> str:
 
 
 def encode_reads(reads: Sequence[TableRead]) -> str:
-    """The value of the table property: the newest reads, the newest first."""
-    return json.dumps([encode(read) for read in reads[:MAX_READS]], separators=(",", ":"))
+    """The value of the table property: the newest reads, the newest first, and where any read has begun."""
+    kept = list(reads[:MAX_READS])
+    if forgotten := reads[MAX_READS:]:
+        starts = [*kept[-1].earlier, *_starts(forgotten)]
+        kept[-1] = replace(kept[-1], earlier=tuple(dict.fromkeys(starts)))
+    return json.dumps([encode(read) for read in kept], separators=(",", ":"))
+
+
+def _starts(reads: Sequence[TableRead]) -> Iterator[str]:
+    return (start for read in reads for start in (read.start, *read.earlier) if start)
 
 
 def decode_reads(text: str | None) -> tuple[TableRead, ...]:
@@ -103,23 +116,33 @@ def parse_snapshot_id(text: str, field: str) -> int:
     return int(text)
 
 
-def find_since(name: str, start: str, head: TableRead | None, table_uuid: str) -> int | None:
+def find_since(name: str, start: str, reads: Sequence[TableRead], table_uuid: str) -> int | None:
     """After which snapshot a consumer's next read begins; None: it reads the whole table.
 
-    ``name``: of the table, for messages; ``start``: the job's fromSnapshot, or empty; ``head``: its last read.
-    Raises BadData (SOURCE_CHANGED) when that was of another table.
+    ``name``: of the table, for messages; ``start``: the job's fromSnapshot, or empty, from which it begins only once;
+    ``reads``: what it has read, the newest first. Raises BadData (SOURCE_CHANGED) when that was of another table.
     """
-    if head is None or (start and start != head.start):
+    begun = frozenset(_starts(reads))
+    if is_beginning(start, reads):
         return _after(start)
+    head = reads[0]
     if head.table_uuid != table_uuid:
+        way_out = (
+            f"set source.table.fromSnapshot to the snapshot after which to begin, or to {BEGINNING} to read it whole"
+        )
         raise BadData(
             Reason.SOURCE_CHANGED,
             f"{name} is another table (UUID {table_uuid}) than the one that was read before (UUID "
-            f"{head.table_uuid}), so which of its rows are new is not known: set source.table.fromSnapshot to the "
-            f"snapshot after which to begin, or to {BEGINNING} to read it whole",
+            f"{head.table_uuid}), so which of its rows are new is not known: "
+            f"{START_AGAIN if BEGINNING in begun else way_out}",
             field=FIELD,
         )
     return int(head.snapshot_id) or None
+
+
+def is_beginning(start: str, reads: Sequence[TableRead]) -> bool:
+    """Return whether a read begins where the job says: it is the first of its consumer, or the first from there."""
+    return not reads or (bool(start) and start not in _starts(reads))
 
 
 def _after(start: str) -> int | None:
@@ -150,7 +173,7 @@ def plan_appends(name: str, known: Mapping[int, SourceSnapshot], since: int, unt
             raise BadData(
                 Reason.SOURCE_CHANGED,
                 f"snapshot {facts.snapshot_id} of {name} is not an append ({facts.operation}): it changed or "
-                f"removed rows that earlier snapshots have, which a read of new rows does not show; {_START_AGAIN}",
+                f"removed rows that earlier snapshots have, which a read of new rows does not show; {START_AGAIN}",
                 field=FIELD,
             )
         runs[-1].append(facts.snapshot_id)
@@ -172,8 +195,8 @@ def _lost(name: str, known: Mapping[int, SourceSnapshot], since: int) -> str:
     if since in known:
         return (
             f"snapshot {since} of {name}, up to which it was read, is not in the history of the snapshot to be "
-            "read: the table was rolled back, or another branch is read, and rows that were read may be in it no "
-            f"longer; {_START_AGAIN}"
+            "read: the table was rolled back, another branch is read, or snapshots in between expired, and rows that "
+            f"were read may be in it no longer; {START_AGAIN}"
         )
     return lost_snapshot(name, since)
 
@@ -182,5 +205,5 @@ def lost_snapshot(name: str, since: int) -> str:
     """Why what came after ``since``, which is not retained, cannot be read."""
     return (
         f"snapshot {since} of {name}, up to which it was read, has expired or never was in it, so which rows "
-        f"are new is not known: keep snapshots longer than the time between two jobs; {_START_AGAIN}"
+        f"are new is not known: keep snapshots longer than the time between two jobs; {START_AGAIN}"
     )

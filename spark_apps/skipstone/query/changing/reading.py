@@ -22,16 +22,16 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.history.points import Point
-from skipstone_core.history.tablereads import CHANGE_COLUMN
+from skipstone_core.history.tablereads import CHANGE_COLUMN, FIELD, START_AGAIN
 from skipstone_core.language.predicates import Predicate
 from skipstone_core.reasons import Reason
 
 from skipstone.files.deletions import POSITION_CONTENT
 from skipstone.files.projections import DataFileDescription, Decoding, deleted_positions
 from skipstone.files.reader import describe_files, read_data_file
-from skipstone.query.changing.diffs import diff_rows
+from skipstone.query.changing.diffs import diff_rows, plain_values
 from skipstone.query.changing.lineage import LineageSide, keep_unshared, proves_equality
 from skipstone.query.changing.points import resolve_since, resolve_until
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
@@ -47,6 +47,15 @@ MOST_PARTS = 256
 LINEAGE_BYTES = 4 << 20
 _BATCH_BYTES = 16 << 20
 _Numbers = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Which rows count in the older snapshot, and which in the newer one."""
+
+    before: str | None
+    after: str | None
 
 
 @dataclass(frozen=True)
@@ -61,13 +70,14 @@ class Between:
 class ChangesPlan:
     """The files to compare. ``before`` None: the table had no rows. ``schema``: in which both are read.
 
-    ``is_by_lineage``: rows with equal lineage are equal, see ``lineage``. Without ``keys``, nothing is an update.
+    ``predicates``: the rows that count of the older snapshot, and of the newer one. ``is_by_lineage``: rows with equal
+    lineage are equal, see ``lineage``. Without ``keys``, nothing is an update.
     """
 
     table: Table
     schema: Schema
     keys: tuple[str, ...]
-    predicate: Predicate | None
+    predicates: tuple[Predicate | None, Predicate | None]
     before: ReadPlan | None
     after: ReadPlan
     is_by_lineage: bool = False
@@ -115,39 +125,59 @@ def plan_changes(
     since: int | None,
     options: ReadOptions,
     keys: Sequence[str],
-    where: str | Predicate | None = None,
+    where: str | Conditions | None = None,
 ) -> ChangesPlan:
     """The files that tell what changed since the snapshot ``since`` (None: all is new) up to that of ``options``.
 
-    Raises BadSpec for a condition or keys that do not fit the table, KeyError for a snapshot that is not retained.
+    With other ``Conditions`` of the two, these are all files. Raises BadSpec for a condition or keys that do not fit
+    the table, BadData (SOURCE_CHANGED) for one of the older snapshot, KeyError for a snapshot that is not retained.
     """
     after = known_file_set(table, options.snapshot_id)
-    predicate = checked_predicate(where, after.schema)
+    given = where if isinstance(where, Conditions) else Conditions(before=where, after=where)
+    predicate = checked_predicate(given.after, after.schema)
     _require_keys(".".join(table.name()), after.schema, keys)
     if since is None:
         return ChangesPlan(
-            table=table, schema=after.schema, keys=tuple(keys), predicate=predicate, before=None,
+            table=table, schema=after.schema, keys=tuple(keys), predicates=(None, predicate), before=None,
             after=plan_read(table, predicate, options),
         )  # fmt: skip
     before = known_file_set(table, since)
-    stays_before, stays_after = _same_files(before, after)
+    is_same = given.before == given.after
+    predicate_before = predicate if is_same else _predicate_before(given.before, after.schema)
+    stays_before, stays_after = _same_files(before, after) if is_same else _no_files(before, after)
 
-    def plan(files: FileSet, stays: npt.NDArray[np.bool_], snapshot_id: int | None) -> ReadPlan:
+    def plan(files: FileSet, counts: Predicate | None, stays: _Flags, snapshot_id: int | None) -> ReadPlan:
         is_pruned = files.schema.schema_id == after.schema.schema_id
         at = ReadOptions(snapshot_id=snapshot_id, index_namespace=options.index_namespace)
-        return plan_read(table, predicate if is_pruned else None, at, None, ~stays)
+        return plan_read(table, counts if is_pruned else None, at, None, ~stays)
 
-    plans = plan(before, stays_before, since), plan(after, stays_after, options.snapshot_id)
+    plans = (
+        plan(before, predicate_before, stays_before, since),
+        plan(after, predicate, stays_after, options.snapshot_id),
+    )
     return ChangesPlan(
         table=table,
         schema=after.schema,
         keys=tuple(keys),
-        predicate=predicate,
+        predicates=(predicate_before, predicate),
         before=plans[0],
         after=plans[1],
-        is_by_lineage=min(map(_bytes_of, plans)) >= LINEAGE_BYTES
+        is_by_lineage=is_same
+        and min(map(_bytes_of, plans)) >= LINEAGE_BYTES
         and proves_equality(table, since, options.snapshot_id),
     )
+
+
+def _predicate_before(where: str | None, schema: Schema) -> Predicate | None:
+    try:
+        return checked_predicate(where, schema)
+    except BadSpec as error:
+        raise BadData(
+            Reason.SOURCE_CHANGED,
+            f"the last job read the rows on which {where!r} is true, which cannot be tested any more ({error}), so "
+            f"which rows were read is not known; {START_AGAIN}",
+            field=FIELD,
+        ) from error
 
 
 def read_changes(plan: ChangesPlan) -> Iterator[pa.Table]:
@@ -186,7 +216,11 @@ def _require_keys(name: str, schema: Schema, keys: Sequence[str]) -> None:
             raise BadSpec(Reason.KEY_TYPE_MISMATCH, f"{message}: choose other keys", field="spec.keys")
 
 
-def _same_files(before: FileSet, after: FileSet) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _no_files(before: FileSet, after: FileSet) -> tuple[_Flags, _Flags]:
+    return np.zeros(len(before), np.bool_), np.zeros(len(after), np.bool_)
+
+
+def _same_files(before: FileSet, after: FileSet) -> tuple[_Flags, _Flags]:
     """Which files of each side the other has too, with the same deletes."""
     places = {path: at for at, path in enumerate(_numbered(after))}
     pairs = [(at, places[path]) for at, path in enumerate(_numbered(before)) if path in places]
@@ -196,7 +230,7 @@ def _same_files(before: FileSet, after: FileSet) -> tuple[npt.NDArray[np.bool_],
         for first, second in zip(before.deletes_of_each(ours), after.deletes_of_each(theirs), strict=True)
     ]
     kept = np.array(same, np.bool_)
-    stays = np.zeros(len(before), np.bool_), np.zeros(len(after), np.bool_)
+    stays = _no_files(before, after)
     stays[0][ours[kept]], stays[1][theirs[kept]] = True, True
     return stays
 
@@ -230,6 +264,7 @@ class _Side:
     """
 
     read: ReadPlan | None
+    predicate: Predicate | None
     files: Sequence[DataFileDescription]
     positions: Mapping[int, _Numbers]
     unshared: Mapping[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
@@ -246,13 +281,17 @@ class _Side:
                 positions = np.flatnonzero(kept) if positions is None else positions[kept[positions]]
             if positions is None or len(positions):
                 for batch in read_data_file(file, names, groups, positions, Decoding(_BATCH_BYTES)):
-                    yield matching_rows(batch, plan.predicate)
+                    yield matching_rows(batch, self.predicate)
 
 
 def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
     before, after = _described(plan, plan.before), _described(plan, plan.after)
-    first = _Side(plan.before, before, _deleted_since(before, after))
-    second = _Side(plan.after, after, _deleted_since(after, before))
+    is_same = plan.predicates[0] == plan.predicates[1]  # else rows of files that stay may begin or cease to count
+    gone, back = (_deleted_since(before, after), _deleted_since(after, before)) if is_same else ({}, {})
+    first, second = (
+        _Side(plan.before, plan.predicates[0], before, gone),
+        _Side(plan.after, plan.predicates[1], after, back),
+    )
     if not plan.is_by_lineage:
         return first, second
     unshared = keep_unshared(_by_lineage(plan, first), _by_lineage(plan, second), folder)
@@ -304,7 +343,7 @@ def _part_of_rows(rows: pa.Table, keys: Sequence[str], count: int) -> _Numbers:
     hashes = np.zeros(len(rows), np.uint64)
     for key in keys or _plain_columns(rows.schema):
         encoded = rows.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
-        each = [zlib.crc32(repr(value).encode()) for value in encoded.dictionary.to_pylist()]
+        each = [zlib.crc32(repr(value).encode()) for value in plain_values(encoded.dictionary)]
         hashes = hashes * np.uint64(31) + np.array(each, np.uint64)[encoded.indices.to_numpy(zero_copy_only=False)]
     return (hashes % np.uint64(count)).astype(np.int64)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -22,6 +22,7 @@ from skipstone_core.history.tablereads import (
     SourceSnapshot,
     TableRead,
     find_since,
+    is_beginning,
     lost_snapshot,
     parse_snapshot_id,
     plan_appends,
@@ -33,7 +34,7 @@ from skipstone.compat.pyiceberg import summary_of
 from skipstone.sources.listing import pin_path
 from skipstone.storage.opening import open_storage
 from skipstone.tables.catalogs import load_table
-from skipstone.tables.records.tablereads import SourceReading, find_reads
+from skipstone.tables.records.tablereads import SourceReading, find_reads, newest_commit
 
 PIN_VERSION = 1
 #: Stands for a table without a snapshot.
@@ -47,22 +48,28 @@ class ReadPin:
     """What the first attempt of a job chose. ``since`` None: all rows that the snapshot ``until`` has.
 
     Ids are text. ``after``: commits of the consumer's earlier reads in the target, the newest; empty without one.
+    ``where_before``: the condition of what was read up to ``since``; None: that of the job.
     """
 
     table_uuid: str
     until: str
     since: str | None = None
     after: str = ""
+    where_before: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableRows:
-    """The rows to read: all of the snapshot ``until`` (0: the table has none), or what was appended after ``since``."""
+    """The rows to read: all of the snapshot ``until`` (0: the table has none), or what was appended after ``since``.
+
+    ``where_before``: the condition, or empty, of the rows that were read up to ``since``.
+    """
 
     table: Table
     source: SourceTableRef
     until: int
     since: int | None
+    where_before: str
     ledger: SourceReading | None = None
 
     @property
@@ -104,8 +111,8 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
     reads = find_reads(target, spec.consumer) if spec.consume is ConsumePolicy.NEW else ()
     pin = _find_pin(request)
     if pin is None:
-        chosen = _chosen(table, spec, reads[0] if reads else None)
-        if spec.consume is ConsumePolicy.NEW and chosen.until in (chosen.since, str(NO_SNAPSHOT)):
+        chosen = _chosen(table, spec, reads)
+        if spec.consume is ConsumePolicy.NEW and _is_nothing(chosen):
             return None
         pin = _pinned(request, chosen)
     if pin.table_uuid != uuid:
@@ -115,11 +122,16 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
     if until and table.snapshot_by_id(until) is None:
         message = f"snapshot {until} of {source.name}, which this job reads, expired meanwhile: apply a new job"
         raise BadData(Reason.SOURCE_CHANGED, message, field=FIELD)
-    start = source.from_snapshot or ""
-    ledger = SourceReading(consumer=spec.consumer, after=pin.after, table_uuid=uuid, until=until, start=start)
+    start, where = source.from_snapshot or "", source.where or ""
+    ledger = SourceReading(
+        consumer=spec.consumer, after=pin.after, table_uuid=uuid, until=until, start=start, where=where
+    )
     since = None if pin.since is None else int(pin.since)
     is_new = spec.consume is ConsumePolicy.NEW
-    rows = TableRows(table=table, source=source, until=until, since=since, ledger=ledger if is_new else None)
+    before = where if pin.where_before is None else pin.where_before
+    rows = TableRows(
+        table=table, source=source, until=until, since=since, where_before=before, ledger=ledger if is_new else None
+    )
     rows.appends()  # refuses before anything is read
     if source.change_keys and since is not None and table.snapshot_by_id(since) is None:
         raise BadData(Reason.SOURCE_CHANGED, lost_snapshot(source.name, since), field=FIELD)
@@ -132,16 +144,25 @@ def _required(spec: SourceSpec) -> SourceTableRef:
     return spec.table
 
 
-def _chosen(table: Table, spec: SourceSpec, head: TableRead | None) -> ReadPin:
+def _is_nothing(chosen: ReadPin) -> bool:
+    """Return whether there is nothing new; a table that lost all its snapshots has changed."""
+    is_same = chosen.until == chosen.since and chosen.where_before is None
+    return is_same or (chosen.since is None and chosen.until == str(NO_SNAPSHOT))
+
+
+def _chosen(table: Table, spec: SourceSpec, reads: Sequence[TableRead]) -> ReadPin:
+    """``reads``: of the consumer, the newest first."""
     source = _required(spec)
     uuid, until = str(table.metadata.table_uuid), _find_until(table, source)
-    is_new = spec.consume is ConsumePolicy.NEW
-    since = find_since(source.name, source.from_snapshot or "", head if is_new else None, uuid)
+    start = source.from_snapshot or ""
+    since = find_since(source.name, start, reads, uuid)
+    is_other = bool(source.change_keys) and not is_beginning(start, reads) and reads[0].where != (source.where or "")
     return ReadPin(
         table_uuid=uuid,
         until=str(until),
         since=None if since is None else str(since),
-        after=head.commit_id if is_new and head is not None else "",
+        after=newest_commit(reads),
+        where_before=reads[0].where if is_other else None,
     )
 
 

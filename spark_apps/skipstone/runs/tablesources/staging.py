@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
+from pyiceberg.types import UUIDType
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec, DependencyUnavailable, UserError
 from skipstone_core.history.tablereads import CHANGE_COLUMN, Appends, ChangeType
@@ -30,7 +31,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.projections import DataFileDescription, Decoding
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.parallel import CORES
-from skipstone.query.changing.reading import ChangesPlan, changes_schema, plan_changes, read_changes
+from skipstone.query.changing.reading import ChangesPlan, Conditions, changes_schema, plan_changes, read_changes
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
 from skipstone.query.reading import matching_rows
 from skipstone.runs.tablesources.choosing import NO_SNAPSHOT, TableRows
@@ -165,8 +166,9 @@ def _plan_appends(
 
 def _plan_changes(rows: TableRows, index_namespace: str | None) -> ChangesPlan:
     options = ReadOptions(snapshot_id=_read_at(rows), index_namespace=index_namespace)
+    where = Conditions(before=rows.where_before or None, after=rows.source.where or None)
     with _naming_where():
-        return plan_changes(rows.table, rows.since, options, rows.source.change_keys or (), rows.source.where)
+        return plan_changes(rows.table, rows.since, options, rows.source.change_keys or (), where)
 
 
 def _read_at(rows: TableRows) -> int | None:
@@ -200,12 +202,15 @@ def _write_rows(plan: RowsPlan, place: _Place) -> int:
     work = [(read, file) for read, files in plan.reads for file in files]
     shares = [work[first::CORES] for first in range(min(CORES, len(work)))] or [[]]
     schema = pa.schema([field.remove_metadata() for field in arrow_schema(plan.schema)])
+    uuids = [field.name for field in plan.schema.fields if isinstance(field.field_type, UUIDType)]
+    # A file says of them that they are UUIDs, for columns that the target gets from it.
+    written = pa.schema([field.with_type(pa.uuid()) if field.name in uuids else field for field in schema])
 
     def write(number: int) -> None:
-        with place.writer(number, schema) as writer:
+        with place.writer(number, written) as writer:
             for read, described in shares[number]:
                 for rows in _gathered(_rows_of_file(plan, read, described)):
-                    writer.write_table(rows.cast(schema), row_group_size=GROUP_ROWS)
+                    writer.write_table(rows.cast(schema).cast(written), row_group_size=GROUP_ROWS)
 
     with ThreadPoolExecutor(len(shares)) as threads:
         list(threads.map(write, range(len(shares))))

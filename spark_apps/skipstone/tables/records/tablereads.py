@@ -47,7 +47,8 @@ def find_reads(table: Table, consumer: str) -> tuple[TableRead, ...]:
 class SourceReading:
     """A read of a table by one change: the ledger of its commit. ``after``: the commit of the consumer's last read.
 
-    ``until``: the snapshot up to which the source is read; ``start``: where the job says that it begins, or empty.
+    ``until``: the snapshot up to which the source is read; ``start``: where the job says that it begins, or empty;
+    ``where``: the condition of its rows, or empty.
     """
 
     consumer: str
@@ -55,6 +56,7 @@ class SourceReading:
     table_uuid: str
     until: int
     start: str
+    where: str = ""
 
     def find_conflict(self, table: Table) -> Conflicted | None:
         """Return a conflict if another job of this consumer read the table since. Raises DependencyUnavailable."""
@@ -76,6 +78,7 @@ class SourceReading:
             commit_id=str(snapshot_id),
             sequence_number=table.metadata.next_sequence_number(),
             start=self.start,
+            where=self.where,
         )
         return {read_property(self.consumer): encode_reads((read, *before))}
 

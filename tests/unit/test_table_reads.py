@@ -1,0 +1,51 @@
+"""What a table remembers of the reads of other tables: where the next one begins, and where reads have begun before."""
+
+from __future__ import annotations
+
+import pytest
+from skipstone_core.errors import BadData
+from skipstone_core.history.tablereads import (
+    MAX_READS,
+    SourceSnapshot,
+    TableRead,
+    decode_reads,
+    encode_reads,
+    find_since,
+    plan_appends,
+)
+
+
+def read(number: int, start: str = "", table: str = "one") -> TableRead:
+    return TableRead(
+        number=number, table_uuid=table, snapshot_id=str(number), commit_id="9", sequence_number=number, start=start
+    )
+
+
+def test_a_value_of_from_snapshot_begins_once_however_long_ago() -> None:
+    reads: tuple[TableRead, ...] = ()
+    for number, start in enumerate(["17", "", "18", *[""] * (MAX_READS + 5)], 1):
+        expected = int(start) if start else number - 1
+        assert find_since("src", start, reads, "one") == (expected or None)
+        reads = decode_reads(encode_reads((read(number, start), *reads)))
+    assert len(reads) == MAX_READS
+    newest = reads[0].number
+    assert [find_since("src", start, reads, "one") for start in ("17", "18", "", "19")] == [newest, newest, newest, 19]
+
+
+@pytest.mark.parametrize(
+    ("start", "way_out"), [("", "or to 0 to read it whole"), ("0", "read the whole table by a job")]
+)
+def test_another_table_is_refused_by_a_way_out_that_was_not_taken_before(start: str, way_out: str) -> None:
+    with pytest.raises(BadData, match=way_out):
+        find_since("src", start, [read(1, start)], "two")
+
+
+def test_appends_that_cannot_be_followed_back_are_refused() -> None:
+    known = {
+        1: SourceSnapshot(snapshot_id=1, parent_id=None, operation="append"),
+        3: SourceSnapshot(snapshot_id=3, parent_id=2, operation="append"),
+    }
+    with pytest.raises(BadData, match="snapshots in between expired"):
+        plan_appends("src", known, 1, 3)
+    with pytest.raises(BadData, match="not in the history"):
+        plan_appends("src", known, 1, 0)  # the table has no snapshot any more
