@@ -18,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
@@ -27,12 +28,15 @@ from skipstone_core.contract.requests import (
     DuplicatesPolicy,
     JobRequest,
     LoadTask,
+    MergeTask,
     RunKind,
     SourceFormat,
     SourceSpec,
     SourceTableRef,
     TableRef,
+    WarehouseRef,
 )
+from skipstone_core.ids import SOURCE_VARIABLES
 
 from tests.spark.lake import ref_of, write_files
 from tests.spark.merge_bed import MergeBed, task_of
@@ -54,20 +58,34 @@ def rows_of(days: Rows, value: str = "new") -> pa.Table:
 class TableBed(MergeBed):
     """Both tables; each has the columns id, v and day."""
 
-    def __init__(self, root: Path, limits: DriverShare = USUAL_SHARE, version: int = 2) -> None:
-        """Both are empty."""
+    def __init__(
+        self, root: Path, limits: DriverShare = USUAL_SHARE, version: int = 2, *, elsewhere: bool = False
+    ) -> None:
+        """Both are empty. ``elsewhere``: the source is in a Warehouse of its own."""
         super().__init__(root, limits)
+        if elsewhere:
+            (root / "erp").mkdir()
+        self.elsewhere = WarehouseRef(
+            name="erp", root=str(root / "erp"), catalog=self.kind, credentials_prefix=SOURCE_VARIABLES
+        ) if elsewhere else None  # fmt: skip
+        self.theirs = self.catalog if self.elsewhere is None else open_catalog(self.elsewhere)
+        self.theirs.create_namespace_if_not_exists(self.namespace)
         self.create(SCHEMA)
         self.make_source(version)
+
+    def close(self) -> None:
+        """Close the catalogs."""
+        self.theirs.close()
+        self.catalog.close()
 
     def make_source(self, version: int = 2) -> None:
         """Make the source table, partitioned by day."""
         properties = {"format-version": str(version)}
-        self.catalog.create_table(SOURCE, SCHEMA, partition_spec=BY_DAY, properties=properties)
+        self.theirs.create_table(SOURCE, SCHEMA, partition_spec=BY_DAY, properties=properties)
 
     def src(self) -> Table:
         """The source table as it is now."""
-        return self.catalog.load_table(SOURCE)
+        return self.theirs.load_table(SOURCE)
 
     def head(self) -> int:
         """The newest snapshot of the source."""
@@ -106,6 +124,10 @@ class TableBed(MergeBed):
             duplicates=duplicates,
         )  # fmt: skip
 
+    def request(self, task: MergeTask, uid: str = "") -> JobRequest:
+        """As that of a merge bed, with the Warehouse of the source."""
+        return replace(super().request(task, uid), source_warehouse=self.elsewhere)
+
     def load_request(self, spec: SourceSpec, uid: str = "", attempt: int = 1) -> JobRequest:
         """The request of a load."""
         request = self.request(task_of("", source=spec), uid)
@@ -128,4 +150,4 @@ class TableBed(MergeBed):
 
     def _commit(self, **change: Any) -> None:
         table = self.src()
-        commit_table(self.catalog, ref_of(table), TableCommit(pinned=pin_table(table), **change))
+        commit_table(self.theirs, ref_of(table), TableCommit(pinned=pin_table(table), **change))

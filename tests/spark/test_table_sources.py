@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pyiceberg.types import UUIDType
 from skipstone.compat.pyiceberg import summary_of
 from skipstone.runs.intake import NO_NEW_SNAPSHOTS
@@ -356,13 +356,17 @@ class Consuming(RuleBasedStateMachine):
         """Two empty tables."""
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.bed = TableBed(self.folder)
         self.given: list[int] = []
         self.heads: list[tuple[int, list[int]]] = []
 
+    @initialize(elsewhere=st.booleans())
+    def begin(self, elsewhere: bool) -> None:
+        """In one Warehouse, or in two."""
+        self.bed = TableBed(self.folder, elsewhere=elsewhere)
+
     def teardown(self) -> None:
         """Remove both."""
-        self.bed.catalog.close()
+        self.bed.close()
         shutil.rmtree(self.folder)
 
     @rule(count=st.integers(1, 3), day=st.sampled_from(["mon", "tue"]))

@@ -121,7 +121,8 @@ class CatalogRef:
 class WarehouseRef(PlaceRef):
     """Where tables live.
 
-    ``locations``: those that this run reads; a check reads all.
+    ``locations``: those that this run reads; a check reads all. ``credentials_prefix`` begins the names of the
+    variables that hold its credentials, and no variable without it is used for them; None: they have their own names.
     """
 
     WHAT: ClassVar[str] = "a warehouse"
@@ -130,6 +131,7 @@ class WarehouseRef(PlaceRef):
     catalog: CatalogRef
     index_namespace: str | None = None
     locations: tuple[SourceLocationRef, ...] = ()
+    credentials_prefix: str | None = None
 
 
 def levels_of(namespace: str) -> tuple[str, ...]:
@@ -248,6 +250,17 @@ class SourceTableRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HivePartitions:
+    """Names of folders such as ``day=2026-01-31`` hold values of columns, whose types ``columns`` gives (else string).
+
+    ``where``: only files are read in whose folders this predicate over such columns is true.
+    """
+
+    columns: tuple[ColumnSpec, ...] = ()
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceSpec:
     """Files to read; ``paths`` are relative to ``location``: files, directories or glob patterns.
 
@@ -266,6 +279,7 @@ class SourceSpec:
     Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only.
     ``only_rejected``: of the changes in the files, those count that earlier merges left out.
     ``table``: rows of a table are read in place of files; a run writes them to files of its own, which are Parquet.
+    ``hive_partitions``: folders are read with all that is below them, and hold values of columns.
     These are None when unset, so that requests without them stay as they were.
     """
 
@@ -295,6 +309,12 @@ class SourceSpec:
     match_names: MatchNames | None = None
     only_rejected: bool | None = None
     table: SourceTableRef | None = None
+    hive_partitions: HivePartitions | None = None
+
+    @property
+    def declared(self) -> tuple[ColumnSpec, ...]:
+        """Columns to which the spec gives types."""
+        return (*self.columns, *(self.hive_partitions.columns if self.hive_partitions else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,6 +448,7 @@ class JobRequest:
 
     ``owner_kind``/``owner_name``/``owner_uid`` name the resource; ``indexes`` are all indexes of ``table``,
     whose state the run reports at its end. ``txn`` is empty for kinds that commit by coverage or not at all.
+    ``source_warehouse``: that of the source table; None: ``warehouse``.
     """
 
     kind: RunKind
@@ -449,6 +470,7 @@ class JobRequest:
     confirm: ConfirmTask | None = None
     drop: DropTask | None = None
     maintain: MaintainTask | None = None
+    source_warehouse: WarehouseRef | None = None
     version: int = CONTRACT_VERSION
 
     @property

@@ -24,8 +24,9 @@ _BEFORE = (
 )
 #: What may stand behind it: nothing, what is below it, or a separator.
 _BEHIND = r"(?=$|[\s,;=\"'\[\](){}|/?#&:])"
-#: The part of a request that names places.
+#: The part of a request that names the places of its Warehouse, and all that name places.
 _PLACES = "warehouse"
+_ALL_PLACES = (_PLACES, "sourceWarehouse")
 #: Variables that hold words as a shell reads them.
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _WORDS = frozenset({SUBMIT_ARGUMENTS})
@@ -77,7 +78,8 @@ class Mounts:
             return text
         if not isinstance(request, dict) or _PLACES not in request:
             return text
-        return json.dumps({**request, _PLACES: self._map_values(request[_PLACES])})
+        mapped = {name: self._map_values(request[name]) for name in _ALL_PLACES if name in request}
+        return json.dumps(request | mapped)
 
     def _map_values(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -29,13 +29,28 @@ def find_claims(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[ClaimMount, ...
     return (*own, *others)
 
 
+def find_source_claims(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[ClaimMount, ...]:
+    """That of the Warehouse of a source table, which is only read; mounted where its catalog says that files are."""
+    pvc = spec.storage.pvc
+    return (ClaimMount(name="table-source", claim=pvc.claim_name, path=ref.root, read_only=True),) if pvc else ()
+
+
+def find_source_variables(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[SecretVariable, ...]:
+    """All credentials of the Warehouse of a source table, by names that begin with the prefix in ``ref``."""
+    return (*_given(spec, ref), *_keys(bucket_of(spec.storage), ref.bucket))
+
+
+def _given(spec: WarehouseSpec, ref: WarehouseRef) -> Iterator[SecretVariable]:
+    if (secret := spec.credentials_secret_ref) is not None:
+        for key in secret.keys:
+            yield SecretVariable(name=f"{ref.credentials_prefix or ''}{key}", secret=secret.name, key=key)
+
+
 def find_variables(spec: WarehouseSpec, ref: WarehouseRef) -> tuple[SecretVariable, ...]:
     """Those of spec.credentialsSecretRef by their own names, and keys of buckets by the names that ``ref`` tells."""
-    secret = spec.credentials_secret_ref
-    given = [SecretVariable(name=key, secret=secret.name, key=key) for key in secret.keys] if secret else []
     read = ((bucket_of(location), location_ref) for location, location_ref in _read(spec, ref))
     places = [(bucket_of(spec.storage), ref.bucket), *((place, place_ref.bucket) for place, place_ref in read)]
-    return (*given, *(variable for place, place_ref in places for variable in _keys(place, place_ref)))
+    return (*_given(spec, ref), *(variable for place, place_ref in places for variable in _keys(place, place_ref)))
 
 
 def _read(spec: WarehouseSpec, ref: WarehouseRef) -> Iterator[tuple[SourceLocation, SourceLocationRef]]:

@@ -69,7 +69,7 @@ def build_driver_pod(shape: PodShape, plan: SparkPlan | None, deadline_seconds: 
     spec = {
         **pod_spec(shape, driver_container(shape, plan)),
         "automountServiceAccountToken": True,
-        "volumes": [*shared_volumes(shape), conf_volume(shape)],
+        "volumes": [*shared_volumes(shape), *map(_claim_volume, shape.source_claims), conf_volume(shape)],
     }
     if deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = deadline_seconds
@@ -117,11 +117,15 @@ def driver_container(shape: PodShape, plan: SparkPlan | None) -> dict[str, Any]:
         "imagePullPolicy": shape.pull_policy,
         "args": ["app", shape.request.kind.lower()],
         "workingDir": SCRATCH,
-        "env": [*credentials_env(shape), *driver_env(plan)],
+        "env": [*map(_secret_variable, shape.source_variables), *credentials_env(shape), *driver_env(plan)],
         "resources": driver_resources(plan),
         "securityContext": CONTAINER_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*shared_mounts(shape), {"name": "conf", "mountPath": CONF_DIRECTORY, "readOnly": True}],
+        "volumeMounts": [
+            *shared_mounts(shape),
+            *map(_claim_mount, shape.source_claims),
+            {"name": "conf", "mountPath": CONF_DIRECTORY, "readOnly": True},
+        ],
     }
     if plan is not None and not plan.local:
         container["ports"] = [

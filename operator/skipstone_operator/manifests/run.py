@@ -15,7 +15,12 @@ from skipstone_core.contract.requests import SPARK_KINDS, JobRequest
 
 from skipstone_operator.manifests.executors import build_executor_template
 from skipstone_operator.manifests.names import conf_map_name, run_labels
-from skipstone_operator.manifests.places import find_claims, find_variables
+from skipstone_operator.manifests.places import (
+    find_claims,
+    find_source_claims,
+    find_source_variables,
+    find_variables,
+)
 from skipstone_operator.manifests.pods import build_driver_pod
 from skipstone_operator.manifests.shape import EXECUTOR_TEMPLATE_FILE, PROPERTIES_FILE, REQUEST_FILE, PodShape
 from skipstone_operator.manifests.spark import SparkPlan, build_spark_properties, plan_spark, render_properties
@@ -41,6 +46,7 @@ class RunManifest:
     """All that decides how a run's ConfigMap and Pod look.
 
     ``one_node``: the claim is ReadWriteOnce or ReadWriteOncePod, so all pods of the Warehouse share a node.
+    ``source_warehouse``: that of the source table, if it is not ``warehouse``.
     ``deadline_seconds``: the pod is ended by the kubelet after this time; None: no bound.
     """
 
@@ -52,6 +58,7 @@ class RunManifest:
     defaults: RunDefaults
     deadline_seconds: int | None = None
     one_node: bool = False
+    source_warehouse: WarehouseSpec | None = None
 
 
 def build_run(run: RunManifest) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,7 +74,7 @@ def build_run(run: RunManifest) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def pod_shape(run: RunManifest) -> PodShape:
     """What driver and executors of ``run`` have in common."""
-    spark = run.warehouse.spark
+    spark, source, source_ref = run.warehouse.spark, run.source_warehouse, run.request.source_warehouse
     return PodShape(
         request=run.request,
         namespace=run.namespace,
@@ -81,6 +88,8 @@ def pod_shape(run: RunManifest) -> PodShape:
         variables=find_variables(run.warehouse, run.request.warehouse),
         one_node=run.one_node,
         template=spark.pod_template or {},
+        source_claims=find_source_claims(source, source_ref) if source and source_ref else (),
+        source_variables=find_source_variables(source, source_ref) if source and source_ref else (),
     )
 
 

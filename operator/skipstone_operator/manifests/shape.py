@@ -67,6 +67,11 @@ class PodPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class PodShape(PodPlace):
-    """The pods of the run that ``request`` asks for."""
+    """The pods of the run that ``request`` asks for.
+
+    ``source_claims`` and ``source_variables``: of the Warehouse of a source table, which only the driver reads.
+    """
 
     request: JobRequest
+    source_claims: tuple[ClaimMount, ...] = ()
+    source_variables: tuple[SecretVariable, ...] = ()

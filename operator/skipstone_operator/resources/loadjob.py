@@ -58,6 +58,13 @@ class LoadJobSpec(RunFields):
             "table does not have. Remove it",
             field_path=".source",
         ),
+        Rule(
+            holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.source.hive_partitions is None,
+            rule="!has(self.mode) || self.mode != 'Register' || !has(self.source.hivePartitions)",
+            message="source.hivePartitions is for the mode Copy only: Register reads the folders of files by itself. "
+            "Remove it",
+            field_path=".source",
+        ),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is loaded into. Never changes.")]

@@ -21,6 +21,7 @@ from skipstone_core.merging.feeds import file_formats, in_words, tool_fields, wi
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
 from skipstone_operator.resources.sourcing.columns import ColumnSource, SourceColumn
+from skipstone_operator.resources.sourcing.partitions import PARQUET_FOLDERS, PLAIN_FOLDERS, ValueFolders
 from skipstone_operator.resources.sourcing.paths import PATH_RULES
 from skipstone_operator.resources.sourcing.tables import SourceTable
 from skipstone_operator.resources.storage import LOCATION_NAME
@@ -82,6 +83,7 @@ class Source:
             message="source.options is for the formats Csv and Json only: remove it for tables, Parquet, Orc and Avro",
             field_path=".options",
         ),
+        PARQUET_FOLDERS,
     )
 
     format: Annotated[
@@ -108,6 +110,12 @@ class Source:
             pattern=LOCATION_NAME,
             help="source.location must be the name of a source location of the Warehouse: lower-case letters, digits "
             "and '-'",
+        ),
+    ] = None
+    hive_partitions: Annotated[
+        ValueFolders | None,
+        Doc(
+            "Reads values of columns from names of folders, such as day=2026-01-31, and all files below those of paths."
         ),
     ] = None
     options: Annotated[
@@ -249,6 +257,7 @@ class MergeSource(Source):
     RULES: ClassVar[tuple[Rule, ...]] = (
         *Source.RULES,
         _FILES_RULE,
+        PLAIN_FOLDERS,
         Rule(
             holds=lambda source: source.table is None or (source.change_format is None and source.replay_from is None),
             rule="!has(self.table) || (!has(self.changeFormat) && !has(self.replayFrom))",

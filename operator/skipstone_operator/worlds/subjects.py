@@ -239,7 +239,8 @@ class Setting:
 class Place:
     """Where the runs of a table happen: the table with its indexes, and its Warehouse with the claim.
 
-    ``source``: the Table that the source of a job names, if that is there.
+    ``source``: the Table that the source of a job names, if that is there. ``source_warehouse`` and ``source_claim``:
+    of that Table, if its Warehouse is another one.
     """
 
     table: TableSubject | None = None
@@ -247,6 +248,8 @@ class Place:
     claim: ClaimFacts | None = None
     indexes: tuple[IndexSubject, ...] = ()
     source: TableSubject | None = None
+    source_warehouse: WarehouseSubject | None = None
+    source_claim: ClaimFacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already, settled_meanwhile
 from skipstone.runs.tablesources.choosing import TableRows, choose_rows
+from skipstone.runs.tablesources.folders import choose_folders, require_folders
 from skipstone.runs.tablesources.staging import staged_rows
 from skipstone.sources.listing import (
     SourceListing,
@@ -83,14 +84,21 @@ def take_source(
     if source.table is not None:
         return _take_table(request, table, source)
     if source.consume is ConsumePolicy.ALL:
-        listing = pinned_source(request.warehouse, source, request.owner_uid, table=request.table_uid)
+        listing = pinned_source(
+            request.warehouse,
+            source,
+            request.owner_uid,
+            table=request.table_uid,
+            choose=lambda listed: require_folders(choose_folders(listed, source, table), source),
+        )
         applied = None if source.only_rejected else applied_already(table, source, listing.digest)
         return applied or Intake(listing=listing)
     if not source.consumer:
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
     pinned = find_pin(request.warehouse, request.owner_uid, source.location)
-    listing = pinned or new_files(settled_arrivals(request, source, note), table, memory, note)
+    arrived = pinned or choose_folders(settled_arrivals(request, source, note), source, table)
+    listing = pinned or new_files(arrived, table, memory, note)
     if not listing.files:
         return settled_meanwhile(request, table) or NOTHING
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)

@@ -95,7 +95,7 @@ def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) ->
     """Columns that the table lacks, under their own names. Raises BadSpec for a name that no table should get."""
     if source.unknown_columns is not UnknownColumns.ADD:
         return ()
-    declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
+    declared = declared_types(source)
     types = {
         name: declared.get(name) or _added_type(name, groups) for name in _load_names(source, schema, groups).unknown
     }
@@ -119,7 +119,7 @@ def source_columns(
     """
     _require_cut(source, schema, groups)
     fed = fed_types(source, schema)
-    declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
+    declared = declared_types(source)
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
     unnamed = {name for group in groups for name, column in group.columns.items() if column.is_unnamed}
     named = list(dict.fromkeys(chain(names, declared, (pair.from_ for pair in source.mapping))))
@@ -238,6 +238,11 @@ def _known(source: SourceSpec, schema: Schema) -> Iterator[str]:
 
 def _is_fed(field: NestedField) -> bool:
     return bool(field.field_type.is_primitive) and not holds_opaque(field.field_type)
+
+
+def declared_types(source: SourceSpec) -> Mapping[str, IcebergType]:
+    """Types by source column, of those to which the source gives one. Raises BadSpec (COLUMN_TYPE_UNSUPPORTED)."""
+    return {column.name: _declared_type(column.name, column.type) for column in source.declared}
 
 
 def _declared_type(name: str, text: str) -> IcebergType:

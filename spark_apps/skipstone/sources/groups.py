@@ -5,7 +5,7 @@ Made by the readers of each format and joined into one typed frame by ``reading`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -15,13 +15,20 @@ from skipstone.sources.typed.filetypes import FileType
 
 
 @dataclass(frozen=True)
+class FolderText:
+    """The text of a column in all rows of a file, which the name of its folder says; None for null."""
+
+    text: str | None
+
+
+@dataclass(frozen=True)
 class RawColumn:
     """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
 
     ``is_field``: in the files it is a field within a column. ``is_empty``: its file says that it holds no value, so
     that it feeds every type. ``is_unnamed``: the files give it no name. ``is_nested_text``: it is a list, map or struct
     whose leaves are text.
-    ``shown``: its type for people, where ``file_type`` does not say it.
+    ``shown``: its type for people, where ``file_type`` does not say it. ``folder``: where the one file of the group is.
     """
 
     ref: str
@@ -32,6 +39,7 @@ class RawColumn:
     is_unnamed: bool = False
     is_nested_text: bool = False
     shown: str = ""
+    folder: FolderText | None = None
 
     @property
     def is_null(self) -> bool:
@@ -64,6 +72,11 @@ class RawGroup(ColumnGroup):
     record: Column
     corrupt: str = "the row cannot be read"
     tells_absent: bool = False
+
+
+def is_text(groups: Iterable[ColumnGroup], name: str) -> bool:
+    """Return whether the column ``name`` is text in a group."""
+    return any((column := group.columns.get(name)) is not None and column.is_text for group in groups)
 
 
 CORRUPT = "_skipstone_corrupt"

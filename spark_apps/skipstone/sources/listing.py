@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -77,7 +77,8 @@ class SourceListing:
 def list_source(warehouse: WarehouseRef, source: SourceSpec, *, deep: bool = False) -> SourceListing:
     """Resolve ``source.paths``: files, directories (their visible files) and glob patterns.
 
-    ``deep``: a directory also stands for the visible files of the directories in it.
+    ``deep``: a directory also stands for the visible files of the directories in it, as it does where names of
+    directories hold values.
 
     Raises BadSpec with PATH_OUTSIDE_WAREHOUSE or INVALID_SPEC, BadData with SOURCE_NOT_FOUND, naming the path.
     """
@@ -101,6 +102,7 @@ class _Search:
 
 def _listed(warehouse: WarehouseRef, source: SourceSpec, search: _Search) -> SourceListing:
     storage = open_location(warehouse, source.location)
+    search = replace(search, deep=search.deep or source.hive_partitions is not None)
     by_path = {file.path: file for path in source.paths for file in _list_path(storage, path, search)}
     files = tuple(by_path[path] for path in sorted(by_path))
     return SourceListing(storage=storage, files=files, location=source.location)
@@ -165,15 +167,23 @@ def _decoded(storage: Storage, uid: str, content: bytes) -> _Pin:
         raise _damaged(storage, pin_path(uid), error) from error
 
 
-def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str, *, table: str = "") -> SourceListing:
+def pinned_source(
+    warehouse: WarehouseRef,
+    source: SourceSpec,
+    uid: str,
+    *,
+    table: str = "",
+    choose: Callable[[SourceListing], SourceListing] = lambda listing: listing,
+) -> SourceListing:
     """The pinned listing of the job ``uid``, listed and pinned now when this is its first attempt, and unchanged.
 
-    What a run calls first. Raises as ``list_source``, ``pin_source`` and ``witnessed`` do, and DependencyUnavailable
-    (SOURCE_NOT_SETTLED) for files that changed less than ``settle_seconds`` ago.
+    What a run calls first. ``choose``: the files of what was listed that are read. Raises as ``list_source``,
+    ``pin_source`` and ``witnessed`` do, and DependencyUnavailable (SOURCE_NOT_SETTLED) for files that changed less than
+    ``settle_seconds`` ago.
     """
     pinned = find_pin(warehouse, uid, source.location)
     if pinned is None:
-        listing = list_source(warehouse, source)
+        listing = choose(list_source(warehouse, source))
         require_settled(listing, source.settle_seconds)
         pinned = pin_source(listing, warehouse, uid, table=table)
     return witnessed(pinned)

@@ -23,7 +23,7 @@ from skipstone.kernels.computing.casts import FIRST_MOMENT, LAST_MOMENT
 from skipstone.kernels.holding.packing import PackedRows
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
-from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
+from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn, is_text
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.reading import ReadRules
 from skipstone.sources.text.driver.reading import TextReading, text_reading
@@ -31,6 +31,7 @@ from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import is_without_rows, raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
+from skipstone.sources.typed.folders import find_folders, folder_columns, plain_value, require_apart
 from skipstone.sources.unused import values_known, values_read
 from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
@@ -96,7 +97,7 @@ class PlainSource:
             return self._text_values(self.text, names)
         if self.format is SourceFormat.AVRO:
             return values_read(self.files, names)
-        return values_known(listing, self.format, names)
+        return values_known(listing, self.format, [name for name in names if not is_text(self.groups, name)])
 
     def rows(self, schema: pa.Schema, keys: Sequence[BoundKey] = ()) -> pa.Table:
         """The columns of ``schema``, in its types, long texts in dictionaries unless they are ``keys``.
@@ -143,7 +144,7 @@ class PlainSource:
         if self.text is not None:
             return _read_text(self.text.parts(file, group, schema, self.columns), columns)
         is_avro = self.format is SourceFormat.AVRO
-        return _read_avro(file, schema, columns) if is_avro else _read(file, schema, columns, read)
+        return _read_avro(file, schema, columns) if is_avro else _read(file, group, schema, columns, read)
 
 
 def find_plain(
@@ -215,7 +216,8 @@ def _find(
         if kind is SourceFormat.JSON and may_lack:
             raise SparkNeeded(SparkOnly.PRESENT)
         text = site.text()
-        read = [(file, text.columns(file) if text else _columns(file, kind)) for file in site.listing.stored]
+        folders = find_folders(site.listing) if site.source.hive_partitions else ()
+        read = [(file, text.columns(file) if text else _columns(file, kind, folders)) for file in site.listing.stored]
         files = tuple(file for file, columns in read if columns is not None)
         groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in read if columns is not None]
         wanted = columns_of(groups)
@@ -235,18 +237,28 @@ def _find(
                        text=text)  # fmt: skip
 
 
-def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn] | None:
-    """The columns by name; None for a file with neither columns nor rows, which has nothing to read."""
+def _columns(file: StoredFile, kind: SourceFormat, folders: Sequence[str]) -> Mapping[str, RawColumn] | None:
+    """The columns by name; None for a file with neither columns nor rows, which has nothing to read.
+
+    ``folders``: columns whose values are in the names of folders.
+    """
     if kind is SourceFormat.AVRO:
         return avro_columns(file)
     footer = read_parquet_footer(file)
-    return raw_columns(footer) if footer or not is_without_rows(file, kind) else None
+    if not footer and is_without_rows(file, kind):
+        return None
+    require_apart(file.name, folders, (column.name for column in footer))
+    return {**raw_columns(footer), **(folder_columns(folders, file.name) if folders else {})}
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn, *, may_lack: bool) -> bool:
     raw = group.columns.get(column.source)
     if raw is None:
         return any(raw_column.is_text for raw_column in group.columns.values()) and not may_lack
+    if raw.folder is not None:
+        return plain_value(raw.folder.text, column.type) is not None and any(
+            other.folder is None for other in group.columns.values()
+        )
     return raw.is_text or is_plain(raw.file_type, column.type) or (raw.is_null and column.type.is_primitive)
 
 
@@ -271,15 +283,31 @@ def _batches(file: WholeFile, names: list[str], rows: int = BATCH_ROWS) -> Itera
         yield pa.Table.from_batches([batch])
 
 
-def _read(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader) -> Iterator[pa.Table]:
+def _read(
+    stored: StoredFile, group: ColumnGroup, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
+) -> Iterator[pa.Table]:
     """``columns`` of a file as ``schema`` has them."""
-    sources = [column.source for column in columns]
+    folders = {column.source: value for column in columns if (value := _folder_value(group, column)) is not None}
+    sources = [column.source for column in columns if column.source not in folders]
+    if not sources:  # then the file says how many rows it has
+        sources = [name for name, raw in group.columns.items() if raw.folder is None][:1]
     with stored.open(buffering=0) as opened:
         file = WholeFile(opened, use_threads=True, coerce_int96_timestamp_unit="us")
         old = _old_timestamps(file)
         for part in read(file, list(dict.fromkeys(sources))):
             _require_known_years(part.select([name for name in part.column_names if name in old]))
-            yield _fitting(part, schema, columns)
+            yield _fitting(_with_values(part, folders), schema, columns)
+
+
+def _with_values(part: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """``part`` with further columns, which hold the same value in all rows."""
+    columns = {name: part.column(name) for name in part.column_names}
+    return pa.table({**columns, **{name: pa.repeat(value, part.num_rows) for name, value in values.items()}})
+
+
+def _folder_value(group: ColumnGroup, column: SourceColumn) -> pa.Scalar | None:
+    raw = group.columns[column.source]
+    return plain_value(raw.folder.text, column.type) if raw.folder is not None else None
 
 
 def _old_timestamps(file: WholeFile) -> frozenset[str]:

@@ -23,7 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, fed_types, source_columns, table_columns, table_names
-from skipstone.sources.groups import ColumnGroup, RawGroup
+from skipstone.sources.groups import ColumnGroup, RawGroup, is_text
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
 from skipstone.sources.projection import (
@@ -119,7 +119,7 @@ def read_table_rows(
     groups = reading.groups(rules.options)
     columns, names = table_columns(source, schema, groups), table_names(source, schema, groups)
     unused = names.unused[:MAX_UNUSED]
-    known = values_known(listing, source.format, unused)
+    known = values_known(listing, source.format, [name for name in unused if not is_text(groups, name)])
     counted = are_counted(groups, unused, known)
     read = reading.frame(groups, rules, columns, ExtraColumns(counted=counted))
     return replace(read, names=names, counted=counted, known=known)
@@ -184,7 +184,8 @@ class _Reading:
             case SourceFormat.AVRO:
                 return avro_groups(self.spark, self.listing, self._named)
             case _:
-                return typed_groups(self.spark, self.listing, self.source.format, self._named)
+                has_folders = self.source.hive_partitions is not None
+                return typed_groups(self.spark, self.listing, self.source.format, self._named, has_folders=has_folders)
 
     @property
     def _named(self) -> Named:

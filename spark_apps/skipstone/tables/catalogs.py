@@ -6,7 +6,6 @@ Must not create or change tables.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -48,6 +47,7 @@ from skipstone.caches import ByteCache
 from skipstone.compat.lineage.metadata import find_lost, is_kept_in_part, writable
 from skipstone.compat.pyiceberg import HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
+from skipstone.storage.buckets.apart import environment_of, own_keys
 from skipstone.storage.buckets.kind import kind_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
@@ -96,8 +96,8 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
     reference = warehouse.catalog
     with catalog_answers(reference.name):
         if reference.type is CatalogType.REST:
-            return _open_rest(warehouse, os.environ)
-        return _open_sql(warehouse, os.environ, OwnSqlCatalog)
+            return _open_rest(warehouse, environment_of(warehouse))
+        return _open_sql(warehouse, environment_of(warehouse), OwnSqlCatalog)
 
 
 def open_known_catalog(warehouse: WarehouseRef, kind: type[OwnSqlCatalog] | None = None) -> Catalog:
@@ -109,7 +109,7 @@ def open_known_catalog(warehouse: WarehouseRef, kind: type[OwnSqlCatalog] | None
     if warehouse.catalog.type is CatalogType.REST:
         return open_catalog(warehouse)
     with catalog_answers(warehouse.catalog.name):
-        return _open_sql(warehouse, os.environ, kind or OwnSqlCatalog, is_known=True)
+        return _open_sql(warehouse, environment_of(warehouse), kind or OwnSqlCatalog, is_known=True)
 
 
 class NotSentError(OSError):
@@ -360,11 +360,15 @@ def base_location(warehouse: WarehouseRef) -> str:
     return f"file://{warehouse.root}" if warehouse.bucket is None else warehouse.bucket.location()
 
 
-def _properties(warehouse: WarehouseRef) -> dict[str, str]:
-    """Those of the catalog, with how files of tables are reached unless they say it; credentials are not among them."""
+def _properties(warehouse: WarehouseRef, environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of the catalog, with how files of tables are reached unless they say it.
+
+    Credentials are not among them, unless they would be looked for under names that are of another Warehouse.
+    """
     bucket = warehouse.bucket
     reached = {} if bucket is None else kind_of(bucket).file_io(bucket)
-    return {**reached, **warehouse.catalog.properties, **CATALOG_PROPERTIES}
+    keys = {} if warehouse.credentials_prefix is None else own_keys(warehouse, environment)
+    return {**reached, **warehouse.catalog.properties, **keys, **CATALOG_PROPERTIES}
 
 
 def _open_sql(
@@ -374,7 +378,7 @@ def _open_sql(
     if is_known and url.get_backend_name() == "sqlite":
         url = _existing(url)
     properties = {
-        **_properties(warehouse),
+        **_properties(warehouse, environment),
         "uri": url.render_as_string(hide_password=False),
         "warehouse": base_location(warehouse),
         "pool_pre_ping": "true",
@@ -403,7 +407,7 @@ def _open_rest(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catal
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
     given |= storage_properties(warehouse)
-    return OwnRestCatalog(reference.name, **_properties(warehouse), **given, uri=reference.uri)
+    return OwnRestCatalog(reference.name, **_properties(warehouse, environment), **given, uri=reference.uri)
 
 
 def _require_fit(reference: CatalogRef) -> None:

@@ -9,7 +9,7 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_job_run
-from skipstone_operator.worlds.subjects import Finding, find_table_finding, find_warehouse_finding
+from skipstone_operator.worlds.subjects import Finding, TableSubject, find_table_finding, find_warehouse_finding
 from skipstone_operator.worlds.times import seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
@@ -75,14 +75,32 @@ def find_source_block(world: JobWorld) -> Finding | None:
         return None
     if (finding := find_table_finding(wanted.name, source, _SOURCE_FIELD)) is not None or source is None:
         return finding
-    mine, theirs = table.spec.warehouse_ref.name, source.spec.warehouse_ref.name
-    if mine == theirs:
+    if source.spec.warehouse_ref == table.spec.warehouse_ref:
         return None
-    message = (
-        f"{_SOURCE_FIELD}: Table {wanted.name!r} is in the Warehouse {theirs!r}, and a job reads tables of its own "
-        f"Warehouse, {mine!r}: create the job again with a Table of that Warehouse, or load files of the other one"
-    )
-    return Finding(Reason.INVALID_SPEC, message)
+    return _find_source_warehouse_block(world, source)
+
+
+def _find_source_warehouse_block(world: JobWorld, source: TableSubject) -> Finding | None:
+    """Why the other Warehouse, in which the source table is, keeps the job waiting."""
+    place, name = world.place, source.spec.warehouse_ref.name
+    mine, theirs = place.warehouse, place.source_warehouse
+    which = f"{_SOURCE_FIELD}: Table {source.meta.name!r} is in Warehouse {name!r}"
+    if (finding := find_warehouse_finding(name, theirs)) is not None or theirs is None or mine is None:
+        why = "which does not exist; create it" if theirs is None else "which is not ready: see its conditions"
+        return Finding(Reason.WAITING_FOR_WAREHOUSE, f"{which}, {why}") if finding is not None else None
+    if place.source_claim is not None and place.source_claim.one_pod:
+        message = (
+            f"{which}, whose claim {place.source_claim.name!r} is ReadWriteOncePod, so no pod of another Warehouse can "
+            "mount it; use a ReadWriteOnce or ReadWriteMany claim"
+        )
+        return Finding(Reason.INVALID_SPEC, message)
+    if theirs.spec.ca_bundle_ref is not None and theirs.spec.ca_bundle_ref != mine.spec.ca_bundle_ref:
+        message = (
+            f"{which}, whose spec.caBundleRef is not that of Warehouse {mine.meta.name!r}: put the certificates of "
+            "both into one ConfigMap, and name it in both Warehouses"
+        )
+        return Finding(Reason.INVALID_SPEC, message)
+    return None
 
 
 def plan_run(world: JobWorld) -> RunPlan | None:

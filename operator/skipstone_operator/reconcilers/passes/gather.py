@@ -283,12 +283,19 @@ async def _read_job(reader: Reader, job: JobSubject, place: Place, setting: Sett
 
 
 async def _with_source(reader: Reader, job: JobSubject, place: Place) -> Place:
-    """With the Table that the job reads. The job waits for one that this release cannot read: it tells of itself."""
+    """With the Table that the job reads, and its Warehouse if that is another one.
+
+    The job waits for one that this release cannot read: it tells of itself.
+    """
     if job.spec.source.table is None:
         return place
     with suppress(ContractViolation):
         source: TableSubject | None = await reader.get_subject(TABLE, job.spec.source.table.name)
-        return replace(place, source=source)
+        place = replace(place, source=source)
+        if source is None or place.table is None or source.spec.warehouse_ref == place.table.spec.warehouse_ref:
+            return place
+        warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, source.spec.warehouse_ref.name)
+        return replace(place, source_warehouse=warehouse, source_claim=await reader.get_claim(warehouse))
     return place
 
 

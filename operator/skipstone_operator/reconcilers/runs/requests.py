@@ -38,7 +38,7 @@ from skipstone_core.indexing.asked import is_full_reindex
 
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import JsonObject, RunDefaults
-from skipstone_operator.reconcilers.runs.places import build_warehouse_ref
+from skipstone_operator.reconcilers.runs.places import build_source_warehouse_ref, build_warehouse_ref
 from skipstone_operator.reconcilers.runs.tables import build_source, build_table_ref, consumer_of, with_changes
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION
@@ -90,7 +90,8 @@ class Task(TypedDict, total=False):
 class RunPlan:
     """Everything about a run but its name: ``task`` are the JobRequest's fields for its kind.
 
-    ``locations``: names of the source locations that it reads.
+    ``locations``: names of the source locations that it reads. ``source_warehouse``: that of the source table, if it is
+    another one.
     """
 
     kind: RunKind
@@ -104,13 +105,14 @@ class RunPlan:
     deadline_seconds: int | None = None
     table: TableSubject | None = None
     locations: tuple[str, ...] = ()
+    source_warehouse: WarehouseSubject | None = None
 
     @property
     def grounds(self) -> tuple[Raw, ...]:
         """What the decision to start the run rests on, the owner first."""
         claim = self.claim.raw if self.claim is not None else {}
-        objects = (self.owner.raw, self.warehouse.raw, claim, self.table.raw if self.table is not None else {})
-        return tuple(raw for raw in objects if raw)
+        others = (subject.raw for subject in (self.table, self.source_warehouse) if subject is not None)
+        return tuple(raw for raw in (self.owner.raw, self.warehouse.raw, claim, *others) if raw)
 
     @property
     def inputs_hash(self) -> str:
@@ -145,6 +147,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
         owner_uid=owner.meta.uid,
         txn=plan.txn,
         spark=build_spark_ref(warehouse, plan.defaults),
+        source_warehouse=build_source_warehouse_ref(plan.source_warehouse) if plan.source_warehouse else None,
         **plan.task,
     )
     return RunManifest(
@@ -156,6 +159,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
         defaults=plan.defaults,
         deadline_seconds=plan.deadline_seconds,
         one_node=plan.claim is not None and plan.claim.one_node,
+        source_warehouse=plan.source_warehouse.spec if plan.source_warehouse else None,
     )
 
 
@@ -185,6 +189,13 @@ def effective_warehouse(
         "serviceAccount": warehouse.spec.spark.service_account_name or defaults.service_account,
         "oneNode": claim is not None and claim.one_node,
     }
+
+
+def source_warehouse_inputs(warehouse: WarehouseSubject) -> JsonObject:
+    """What of the Warehouse of a source table a run depends on: how its catalog and its storage are reached."""
+    spec = encode(warehouse.spec)
+    names = ("catalog", "storage", "credentialsSecretRef", "indexNamespace")
+    return {"uid": warehouse.meta.uid, "spec": {name: spec[name] for name in names if name in spec}}
 
 
 def effective_image(warehouse: WarehouseSubject, defaults: RunDefaults) -> str:
@@ -233,7 +244,9 @@ def plan_job_run(
     spec = {name: value for name, value in encode(job.spec).items() if name not in _RUN_FIELDS}
     kind = RunKind.LOAD if isinstance(job.spec, LoadJobSpec) else RunKind.MERGE
     dry = is_dry_run(job)
-    source = {} if place.source is None else {"sourceTable": _table_inputs(place.source)}
+    source: dict[str, object] = {} if place.source is None else {"sourceTable": _table_inputs(place.source)}
+    if place.source_warehouse is not None:
+        source["sourceWarehouse"] = source_warehouse_inputs(place.source_warehouse)
     return RunPlan(
         kind=RunKind.DRY_RUN if dry else kind,
         owner=job,
@@ -246,6 +259,7 @@ def plan_job_run(
         deadline_seconds=job.spec.active_deadline_seconds,
         table=table,
         locations=(job.spec.source.location,) if job.spec.source.location else (),
+        source_warehouse=place.source_warehouse,
     )
 
 

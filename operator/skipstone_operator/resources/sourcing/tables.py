@@ -27,7 +27,11 @@ class SourceTable:
     )
 
     name: Annotated[
-        str, object_name("Name of the Table, in the same namespace and of the same Warehouse.", "source.table.name")
+        str,
+        object_name(
+            "Name of the Table, in the same namespace. It can be in another Warehouse than the table of the job.",
+            "source.table.name",
+        ),
     ]
     snapshot: Annotated[
         str | None,

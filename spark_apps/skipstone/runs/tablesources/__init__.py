@@ -1,1 +1,1 @@
-"""Loads and merges whose source is a table: which rows, once for all attempts, and their way into files of the run."""
+"""Loads and merges whose source is a table, or laid out as one: which rows and files, once for all attempts."""

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.requests import ConsumePolicy, JobRequest, SourceSpec, SourceTableRef
-from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable
+from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, UserError
 from skipstone_core.history.tablereads import (
     FIELD,
     Appends,
@@ -32,8 +32,9 @@ from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import summary_of
 from skipstone.sources.listing import pin_path
+from skipstone.storage.buckets.apart import require_own_keys
 from skipstone.storage.opening import open_storage
-from skipstone.tables.catalogs import load_table
+from skipstone.tables.catalogs import load_table, open_known_catalog
 from skipstone.tables.records.tablereads import SourceReading, find_reads, newest_commit
 
 PIN_VERSION = 1
@@ -103,7 +104,7 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
     Raises BadSpec and BadData for a source that is not as the spec says, or was changed since the first attempt.
     """
     source = _required(spec)
-    table = load_table(catalog, source.table)
+    table = _load_source(catalog, request, source)
     uuid = str(table.metadata.table_uuid)
     if spec.consume is ConsumePolicy.NEW and uuid == str(target.metadata.table_uuid):
         message = "consume New cannot read the table that the job writes, which would never end: set consume to All"
@@ -136,6 +137,21 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
     if source.change_keys and since is not None and table.snapshot_by_id(since) is None:
         raise BadData(Reason.SOURCE_CHANGED, lost_snapshot(source.name, since), field=FIELD)
     return rows
+
+
+def _load_source(catalog: Catalog, request: JobRequest, source: SourceTableRef) -> Table:
+    """The source table, from ``catalog`` unless its Warehouse is another one. What is wrong there names that one."""
+    warehouse = request.source_warehouse
+    if warehouse is None:
+        return load_table(catalog, source.table)
+    try:
+        table = load_table(open_known_catalog(warehouse), source.table)
+    except UserError as error:
+        if error.field == FIELD:
+            raise
+        raise type(error)(error.reason, f"Warehouse {warehouse.name!r}: {error}", field=FIELD) from error
+    require_own_keys(warehouse, table.location(), table.io.properties)
+    return table
 
 
 def _required(spec: SourceSpec) -> SourceTableRef:

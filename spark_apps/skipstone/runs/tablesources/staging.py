@@ -119,7 +119,7 @@ class _Place:
 def _staged(request: JobRequest, rows: TableRows, progress: Callable[[str], None], place: _Place) -> tuple[Entry, ...]:
     if isinstance(place.storage, Volume):
         Path(place.storage.where(place.folder)).mkdir(parents=True, exist_ok=True)
-    namespace, name = request.warehouse.index_namespace, rows.source.name
+    namespace, name = (request.source_warehouse or request.warehouse).index_namespace, rows.source.name
     try:
         if rows.source.change_keys:
             changes = _plan_changes(rows, namespace)

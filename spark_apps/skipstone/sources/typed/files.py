@@ -28,6 +28,7 @@ from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import INT96, FileType, file_type, orc_type
+from skipstone.sources.typed.folders import find_folders, folder_columns, raw_names, require_apart, with_folders
 from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -49,8 +50,11 @@ class FileColumn(NamedTuple):
 FileColumns = tuple[FileColumn, ...]
 
 
-def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named) -> list[RawGroup]:
+def typed_groups(
+    spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named, *, has_folders: bool = False
+) -> list[RawGroup]:
     """One group per set of columns and types. ``named``: fields within columns that become columns, too.
+    ``has_folders``: names of folders hold values of columns.
 
     A file with neither columns nor rows, which some tools write for an empty table, is in no group.
 
@@ -58,15 +62,18 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     ORC file with instants, which Spark refuses as a whole, and as ``find_field`` does.
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
-    footers: dict[tuple[str, ...], tuple[FileColumns, list[str]]] = {}
+    footers: dict[tuple[object, ...], _Files] = {}
+    folders = find_folders(listing) if has_folders else ()
     for file in listing.stored:
         footer = read(file)
         if not footer and is_without_rows(file, kind):
             continue
-        key = tuple(map(repr, footer))
-        footers.setdefault(key, (footer, []))[1].append(file.name)
+        require_apart(file.name, folders, (column.name for column in footer))
+        written = raw_names(file.name) if has_folders else ()
+        key = (written, *map(repr, footer))
+        footers.setdefault(key, _Files(kind, footer, [], written, folders)).names.append(file.name)
     reader = spark_reader(spark, listing)
-    return [_group(reader, listing, _Files(kind, footer, files), named) for footer, files in footers.values()]
+    return [_group(reader, listing, files, named) for files in footers.values()]
 
 
 def is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
@@ -76,11 +83,13 @@ def is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
 
 
 class _Files(NamedTuple):
-    """Files of one format with the same columns."""
+    """Files of one format with the same columns. ``written``: names of the columns ``folders`` as their folders are."""
 
     kind: SourceFormat
     footer: FileColumns
-    names: Sequence[str]
+    names: list[str]
+    written: Sequence[str] = ()
+    folders: Sequence[str] = ()
 
 
 def read_parquet_footer(stored: StoredFile) -> FileColumns:
@@ -203,14 +212,15 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     paths = spark_paths(listing, files.names)
     frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
     frame = with_url(complete(frame, listing, len(files.names))).withColumn(CORRUPT, F.lit(None).cast("string"))
+    frame = with_folders(frame, files.written, listing.storage.address())
     columns = {
         name: RawColumn(quoted(name), column.type, is_field=True, is_empty=column.is_empty)
         for name, column in fields.items()
     }
     return RawGroup(
         frame=with_fields(frame, typed),
-        columns={**raw_columns(files.footer, named.nested), **columns},
-        record=_record([*readable, *typed]),
+        columns={**raw_columns(files.footer, named.nested), **columns, **folder_columns(files.folders)},
+        record=_record([*readable, *typed, *files.folders]),
         example=files.names[0],
     )
 

@@ -24,6 +24,7 @@ from skipstone.storage.buckets.kind import Asked, Permissions, StoreKind, Words,
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config, S3Credential
 
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 ACCESS, SECRET, TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 #: What servers other than Amazon's take when nobody says which region they are.
 ANY_REGION = "us-east-1"
@@ -58,7 +59,8 @@ def _store(place: BucketRef, retries: RetryConfig | None) -> ObjectStore:
 
 def _region_of(ref: S3Ref) -> str:
     """The region of a place; empty when it is Amazon that has to be asked."""
-    region = ref.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    known = (f"{prefix}{name}" for prefix in (ref.credentials_prefix, "") for name in _REGIONS)
+    region = ref.region or next(filter(None, map(os.environ.get, known)), "")
     return region or (ANY_REGION if ref.endpoint else "")
 
 

@@ -1,0 +1,99 @@
+"""Which files of partitioned folders a job reads: those in whose folders ``hivePartitions.where`` is true.
+
+Called by the intake before the files are pinned. Names of folders only are read, no file is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DateType, IcebergType, NestedField, StringType, TimestampType
+from skipstone_core.contract.requests import SourceSpec
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import check_types
+from skipstone_core.reasons import Reason
+
+from skipstone.files.registering.folders import as_value
+from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.runs.registering.places import SourcePlace, require_no_table
+from skipstone.sources.columns import declared_types, fed_types
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.typed.folders import find_folders, folder_texts
+from skipstone.tables.arrow import arrow_schema
+
+FIELD = "source.hivePartitions"
+_WHERE = f"spec.{FIELD}.where"
+
+
+def choose_folders(listing: SourceListing, source: SourceSpec, table: Table) -> SourceListing:
+    """The files of ``listing`` in whose folders the condition of ``source`` is true; all without one.
+
+    ``table``: the one that is written. Raises BadSpec for a condition on other columns, and for types of columns that
+    no folder names, BadData (SOURCE_UNREADABLE) for folders that cannot be read, hold another type, or are of a table
+    whose metadata says which files are live.
+    """
+    if source.hive_partitions is None or not listing.files:
+        return listing
+    require_no_table(listing, SourcePlace("", table))
+    names = find_folders(listing)
+    _require_known(source, names)
+    if source.hive_partitions.where is None:
+        return listing
+    types = _types(source, table.schema(), names)
+    parsed = parse_predicate(source.hive_partitions.where, field=_WHERE)
+    predicate = check_types(parsed, {name: str(kind) for name, kind in types.items()}, field=_WHERE)
+    tested = tuple(sorted(column.name for column in predicate.columns))
+    texts = [tuple(folder_texts(file.path)[name] for name in tested) for file in listing.files]
+    distinct = list(dict.fromkeys(texts))
+    examples = {text: file.path for file, text in zip(listing.files, texts, strict=True)}
+    columns = {
+        name: _values(name, types[name], {text[at]: examples[text] for text in distinct}, [t[at] for t in distinct])
+        for at, name in enumerate(tested)
+    }
+    is_true = evaluate_predicate(predicate, columns, len(distinct)).to_pylist()
+    taken = {text for text, holds in zip(distinct, is_true, strict=True) if holds}
+    return replace(listing, files=tuple(f for f, text in zip(listing.files, texts, strict=True) if text in taken))
+
+
+def require_folders(listing: SourceListing, source: SourceSpec) -> SourceListing:
+    """``listing``. Raises BadData (SOURCE_NOT_FOUND) when the condition left no file in it."""
+    if listing.files or source.hive_partitions is None:
+        return listing
+    message = "it is true on no folder that source.paths name: change the condition or the paths"
+    raise BadData(Reason.SOURCE_NOT_FOUND, message, field=_WHERE)
+
+
+def _require_known(source: SourceSpec, names: Sequence[str]) -> None:
+    for name in declared_types(source):
+        if name not in names:
+            message = f"no folder names the column '{name}': the columns in the names of folders are {', '.join(names)}"
+            raise BadSpec(Reason.COLUMN_NOT_FOUND, message, field=f"spec.{FIELD}.columns")
+
+
+def _types(source: SourceSpec, schema: Schema, names: Sequence[str]) -> Mapping[str, IcebergType]:
+    known = {**declared_types(source), **fed_types(source, schema)}
+    return {name: known.get(name, StringType()) for name in names}
+
+
+def _values(name: str, kind: IcebergType, examples: Mapping[str | None, str], texts: Sequence[str | None]) -> pa.Array:
+    """The values of ``texts``, of which ``examples`` names a file in such a folder."""
+    values: list[object] = []
+    for text in texts:
+        try:
+            values.append(as_value(text, kind))
+        except ValueError as error:
+            raise BadData(
+                Reason.SOURCE_UNREADABLE,
+                f"the folder '{name}={text}' of '{examples[text]}' does not hold a value of type {kind}, which the "
+                f"condition compares ({error}): rename the folder, or give '{name}' another type in {FIELD}.columns",
+                field=_WHERE,
+            ) from error
+    arrow = arrow_schema(Schema(NestedField(1, name, kind))).field(0).type
+    if isinstance(kind, DateType):
+        return pa.array(values, pa.int32()).cast(arrow)
+    return pa.array(values, pa.int64()).cast(arrow) if isinstance(kind, TimestampType) else pa.array(values, arrow)
