@@ -84,17 +84,17 @@ release: setup ## Push images and chart to REGISTRY, signed with KEY (COSIGN, PY
 early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
 	@scripts/early-warning
 
-# Tests of several like cases take half of them, of many a quarter; which ones changes with the commit. test-kube and
-# test-spark take all.
+# A share of the tests, which changes with the commit: see tests/turns.py. test-kube, test-spark and so on take all.
 test: export SKIPSTONE_SHARE := 1
-test: ## Everything that must pass, the cluster end-to-end tests included; build/test-stages.jsonl tells its times
+test: ## What must pass for each commit: its share of all tests, those on a cluster included (SKIPSTONE_SHARE=0: all)
 	@$(STAGE) --begin build/test-stages.jsonl $(TEST_GOAL)
 	@$(STAGE) "python environment" scripts/setup
-	@scripts/beside "nice -n 5 $(MAKE) --no-print-directory .test-code" "$(MAKE) --no-print-directory .test-kubernetes"
+	@scripts/beside "nice -n 5 $(MAKE) --no-print-directory .test-code" "$(MAKE) --no-print-directory .test-kubernetes" \
+		"$(STAGE) 'unit tests' $(MAKE) --no-print-directory test-unit"
 	@$(STAGE) --summary
 
-# The two halves of `make test`, which take about the same time. The one with a Kubernetes waits more than it computes, so
-# that the other one, which gets what is left of the processors, keeps both of them busy all the time.
+# The two halves of `make test`. The one with a Kubernetes waits more than it computes, so that the other one, which gets
+# what is left of the processors, keeps both of them busy all the time. The half that ends first runs the unit tests.
 .test-kubernetes:
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
 	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
@@ -102,7 +102,6 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
-	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
 
 .test-code:
 	@$(STAGE) "lint, beside those" $(MAKE) --no-print-directory lint

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import ALL_CASES, SHARE, without_turn
+from tests.examples import ALL_CASES, SHARE
 from tests.s3client import S3Client
 from tests.s3server import OWNER, REGION, S3Server, s3_server
+from tests.turns import without_turn
 
-#: Folders whose tests take a while each.
-SHARED = frozenset({"spark", "kube"})
 settings.register_profile(
     "busy", deadline=None, derandomize=not ALL_CASES, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -33,12 +32,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under SKIPSTONE_SHARE, leave cases of tests with several like ones to other commits, or to a soak."""
+    """Under SKIPSTONE_SHARE, leave tests that do not have their turn to other commits."""
     if not SHARE or ALL_CASES:
         return
-    alike = [item for item in items if item.path.parent.name in SHARED and not item.get_closest_marker("soak")]
-    for place in without_turn(item.nodeid.partition("[")[0] for item in alike):
-        alike[place].add_marker(pytest.mark.soak)
+    quick = [item for item in items if not item.get_closest_marker("soak")]
+    for place in without_turn([item.nodeid for item in quick]):
+        quick[place].add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")

@@ -34,3 +34,30 @@ def test_it_fails_when_either_fails(first: int, second: int, code: int) -> None:
         [BESIDE, f"echo one; exit {first}", f"echo two; exit {second}"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "one")
+
+
+def waiting_for(path: Path, then: str) -> str:
+    """A command that goes on when a file is there."""
+    return f"until [ -e '{path}' ]; do sleep 0.05; done; {then}"
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_the_side_that_ends_first_runs_the_rest_once(tmp_path: Path, slow: int) -> None:
+    rest = tmp_path / "rest"
+    sides = ["true", "true"]
+    sides[slow] = waiting_for(rest, "true")  # would wait forever if the rest waited for both
+    done = subprocess.run([BESIDE, *sides, f"echo rest >> '{rest}'; exit 5"], capture_output=True, text=True)
+    assert (done.returncode, rest.read_text()) == (5, "rest\n")
+
+
+def test_a_side_that_fails_leaves_the_rest_to_the_other(tmp_path: Path) -> None:
+    rest = tmp_path / "rest"
+    done = subprocess.run([BESIDE, "exit 3", "true", f"echo rest >> '{rest}'"], capture_output=True, text=True)
+    assert (done.returncode, rest.read_text()) == (3, "rest\n")
+
+
+def test_a_side_may_run_two_commands_itself() -> None:
+    inner = f"'{BESIDE}' 'echo one' 'echo two'"
+    done = subprocess.run([BESIDE, inner, "true"], capture_output=True, text=True, check=True)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("one", "")
+    assert "two" in done.stdout.splitlines()
