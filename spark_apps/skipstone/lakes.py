@@ -48,7 +48,12 @@ def open_lake(path: str | os.PathLike[str], *, warehouse: str = "", namespace: s
     entries = entry_points(group=GROUP, name=NAME)
     if not entries:
         raise LakeError("PackageMissing", "skipstone.open needs the extra local", way_to_install("local"))
-    opened: Lake = next(iter(entries)).load()(path, LakeReader(), warehouse=warehouse, namespace=namespace)
+    try:
+        opening = next(iter(entries)).load()
+    except ModuleNotFoundError as error:  # the wheel has all of our packages, and each extra has what some of them need
+        lacks = f"skipstone.open needs {error.name}, which is not installed"
+        raise LakeError("PackageMissing", lacks, way_to_install("local")) from error
+    opened: Lake = opening(path, LakeReader(), warehouse=warehouse, namespace=namespace)
     return opened
 
 

@@ -180,12 +180,24 @@ def test_the_command_line_is_installed_from_an_index_without_a_checkout(
     )
 
 
+#: What `skipstone.open` does with the extra `spark` alone.
+WITHOUT_LOCAL = """
+skipstone.sql
+try:
+    skipstone.open("lake")
+except skipstone.LakeError as error:
+    assert "which is not installed: run pip install '.[local]'" in str(error), error
+else:
+    raise AssertionError("the extra local is not needed")
+"""
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("extra", "program"),
     [
         ("cli", "import skipstone_cli.app"),
-        ("spark", "import skipstone, skipstone.query, skipstone.session, skipstone.serving.server; skipstone.sql"),
+        ("spark", f"import skipstone.query, skipstone.session, skipstone.serving.server, skipstone{WITHOUT_LOCAL}"),
         ("operator", "import skipstone_operator.__main__, skipstone_operator.watch"),
     ],
 )
