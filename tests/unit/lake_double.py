@@ -161,7 +161,7 @@ class Lake:
         covered = table.covered.setdefault(request.reindex.index.uid, set())
         built = set(table.segments) - covered
         covered |= built
-        table.least[request.reindex.index.uid] = request.reindex.index.unused_below_percent
+        table.least[request.reindex.index.uid] = request.reindex.index.unused_below_percent or 0
         table.change(request.reindex.index.uid)
         return replace(self._committed(request, 3), counts={"segments": len(built)})
 

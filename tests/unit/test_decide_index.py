@@ -291,9 +291,9 @@ def test_when_a_reindex_starts(spec: Obj, known: Obj, annotation: str, starts: b
 
 @pytest.mark.parametrize(
     ("annotation", "rebuild"),
-    [("7", ""), ("full/7", "full/7"), ("Full", "Full"), ("fuller", ""), ("", ""), ("7/full", "")],
+    [("7", None), ("full/7", "full/7"), ("Full", "Full"), ("fuller", None), ("", None), ("7/full", None)],
 )
-def test_a_full_reindex_is_asked_for_by_the_annotation(annotation: str, rebuild: str) -> None:
+def test_a_full_reindex_is_asked_for_by_the_annotation(annotation: str, rebuild: str | None) -> None:
     meta = {"annotations": {"skipstone.dev/reindex": annotation}} if annotation else {}
     plan = plan_reindex(index_world(objects.index(unusedBelowPercent=30), metadata=meta))
     assert plan is not None

@@ -167,7 +167,7 @@ class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
     ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to
     the table enter their files into the index before they end. ``unused_below_percent``: queries and merges leave the
-    index alone while it covers a smaller part of the rows.
+    index alone while it covers a smaller part of the rows, None: however little it covers.
     """
 
     name: str
@@ -176,7 +176,7 @@ class IndexRef:
     include: tuple[str, ...] = ()
     parameters: IndexParameters = NO_PARAMETERS
     is_inline: bool = False
-    unused_below_percent: int = 0
+    unused_below_percent: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,12 +332,12 @@ class ReindexTask:
     """Bring one index in sync. ``max_segments`` bounds one run; None is all that are missing.
 
     ``rebuild``: the request of a full rebuild, which is done once: files that entered the index before it are entered
-    again; empty: none is asked for.
+    again; None: none is asked for.
     """
 
     index: IndexRef
     max_segments: int | None = None
-    rebuild: str = ""
+    rebuild: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +441,10 @@ class MaintainTask:
     in_use_since_ms: int | None = None
 
 
+#: The way out when a request is of another release than the image that reads it.
+_OTHER_IMAGE = "set spec.spark.image of the Warehouse to an image of the operator's version, or leave it out"
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
     """All that one run needs to know. Exactly the task of its ``kind`` is present (a check has none, a dry run that of
@@ -488,5 +492,9 @@ class JobRequest:
         raw = json.loads(text)
         version = raw.get("version") if isinstance(raw, dict) else None
         if version != CONTRACT_VERSION:
-            raise ContractViolation(f"request has version {version}, this image reads version {CONTRACT_VERSION}")
-        return decode(JobRequest, raw)
+            problem = f"request has version {version}, this image reads version {CONTRACT_VERSION}"
+            raise ContractViolation(f"{problem}: {_OTHER_IMAGE}")
+        try:
+            return decode(JobRequest, raw)
+        except ContractViolation as error:
+            raise ContractViolation(f"{error}: {_OTHER_IMAGE}") from error

@@ -122,9 +122,10 @@ def _open(work: _Work) -> IndexTable:
 def _with_settings(work: _Work, index: IndexTable) -> IndexTable:
     """The index with what its resource says about its use, and with the full rebuild that is asked for as begun."""
     task = work.request.reindex
-    changed = begun(index, "" if task is None else task.rebuild)
-    if work.index.unused_below_percent != unused_below_percent(index.table.properties):
-        changed[UNUSED_BELOW_PROPERTY] = str(work.index.unused_below_percent)
+    changed = begun(index, (task.rebuild if task else None) or "")
+    least = work.index.unused_below_percent or 0
+    if least != unused_below_percent(index.table.properties):
+        changed[UNUSED_BELOW_PROPERTY] = str(least)
     return with_properties(work.catalog, index, changed)
 
 

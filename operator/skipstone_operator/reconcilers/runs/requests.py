@@ -224,7 +224,7 @@ def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
 def build_index_ref(index: IndexSubject) -> IndexRef:
     """One index as the data plane sees it."""
     spec, meta = index.spec, index.meta
-    inline, least = spec.maintenance is Maintenance.INLINE and not spec.suspend, spec.unused_below_percent or 0
+    inline, least = spec.maintenance is Maintenance.INLINE and not spec.suspend, spec.unused_below_percent or None
     ref = IndexRef(name=meta.name, uid=meta.uid, columns=spec.columns, include=spec.include, parameters=spec.parameters)
     return replace(ref, is_inline=inline, unused_below_percent=least)
 
@@ -367,7 +367,7 @@ def plan_reindex_run(
     A request by hand (the annotation) is part of it: asking again tries again.
     """
     request = reindex_request(index)
-    task = ReindexTask(index=build_index_ref(index), rebuild=request if is_full_reindex(request) else "")
+    task = ReindexTask(index=build_index_ref(index), rebuild=request if is_full_reindex(request) else None)
     return RunPlan(
         kind=RunKind.REINDEX,
         owner=index,
