@@ -57,6 +57,7 @@ _RUN_ID = r"[0-9a-f]{8}-[0-9a-f]{8}-[0-9]{1,9}"
 #: As ``index_table_name`` makes them.
 _INDEX_TABLE = re.compile(r".+__si_.+_[0-9a-f]{1,8}", re.DOTALL)
 _NAMED_BY_RUN = re.compile(rf"\.?{_RUN_ID}\.[a-z0-9.]+")
+_DATA_FILE = re.compile(rf"{_RUN_ID}-.+\.parquet")
 _RUN_FILE = re.compile(r"(?P<owner>[^-]+)-[^-]+-(?P<attempt>\d{1,9})-")
 
 
@@ -83,6 +84,11 @@ def is_run_of(run: str, uid: str) -> bool:
 def is_named_by_run(name: str) -> bool:
     """Return whether the file ``name`` is called by a run's whole name and an ending, hidden by a dot or not."""
     return _NAMED_BY_RUN.fullmatch(name) is not None
+
+
+def is_data_file_of_run(name: str) -> bool:
+    """Return whether the file ``name`` is called as the data files that runs write: by the run's name first."""
+    return _DATA_FILE.fullmatch(name) is not None
 
 
 def is_file_of_earlier_run(path: str, run: str) -> bool:

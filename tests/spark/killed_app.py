@@ -25,6 +25,7 @@ from skipstone.files.splicing import SplicedFile
 from skipstone.runs import reindex
 from skipstone.runs.merging import prune, source
 from skipstone.runs.reporting.sinks import FileSink
+from skipstone_core.contract.requests import JobRequest
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 800.0
@@ -124,6 +125,17 @@ def run_until(
         raise TimeoutError(f"{application} runs for {SECONDS} s")
     process.close()
     return Ended(code, said.read_text().splitlines(), errors.read_text())
+
+
+def reindex_until(request: JobRequest, folder: Path, step: int, bounds: Bounds) -> tuple[int, list[str]]:
+    """Exit code and steps of a reindex that dies before ``step``; 0: that ends. ``folder``: made for its files."""
+    folder.mkdir(exist_ok=True)
+    (folder / "request.json").write_text(request.to_json())
+    paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
+    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
+    ended = run_until("reindex", str(step), environment, folder, bounds)
+    assert ended.code in (0, -signal.SIGKILL), ended.errors
+    return ended.code, [line for line in ended.steps if line.startswith(("before ", "after "))]
 
 
 def _run(

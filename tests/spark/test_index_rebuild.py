@@ -1,22 +1,26 @@
 """A full rebuild in place: older entries serve until newer ones do, wherever a run dies; and the least coverage of use.
 
-A run dies by an exception that nothing catches, before and after each of its writes.
+A run dies by SIGKILL, before and after each of its writes. What it leaves in the storage goes after some days.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shutil
+import signal
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import PyArrowFile
-from skipstone.files.parquet import ParquetFile
 from skipstone.indexes.coverage import read_covers
+from skipstone.indexes.upkeep.remains import AGE_SECONDS
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts
+from skipstone.tables.committing.swaps import wall_clock_ms
+from skipstone.tables.sharing.reach import read_reach
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.indexing.use import NotUsed
@@ -25,17 +29,15 @@ from skipstone_core.reasons import Reason
 from tests.examples import ALL_CASES, turn
 from tests.spark.index_bed import Lake, index_on, local
 from tests.spark.kept import Kept
+from tests.spark.killed_app import Bounds, reindex_until
 
 INDEX = index_on("k")
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 SEGMENTS, ROWS = 3, 40
-WRITES = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
 #: One of so many writes is tried in `make test`.
-PART = 5
-
-
-class Killed(BaseException):
-    """Ends a run as a signal does: nothing that it wrote is taken back."""
+PART = 16
+#: A buffer by which a run commits segment by segment.
+BOUNDS = Bounds(buffer=ROWS * 8)
 
 
 def rows_of_segment(segment: int) -> pa.Table:
@@ -62,33 +64,28 @@ def lake(kept: Kept) -> Iterator[Lake]:
     made.catalog.close()
 
 
-@contextmanager
-def dying_at(fatal: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The writes so far; before the one of this number, 0: none, the run dies."""
-    steps: list[str] = []
-    lock = threading.Lock()
+def rebuild_until(lake: Lake, step: int) -> tuple[int, list[str]]:
+    """Exit code and steps of a full rebuild that dies before ``step``; 0: that ends."""
+    return reindex_until(lake.request(INDEX, rebuild="full/1"), lake.root / "pod", step, BOUNDS)
 
-    def step(what: str) -> None:
-        with lock:
-            steps.append(what)
-            if len(steps) == fatal:
-                raise Killed(what)
 
-    def watched(owner: Any, name: str) -> Callable[..., Any]:
-        done = getattr(owner, name)
+@pytest.fixture(scope="module")
+def steps(kept: Kept) -> list[str]:
+    """The steps of a full rebuild that nobody kills."""
+    lake = Lake(kept.restored())
+    code, steps = rebuild_until(lake, 0)
+    lake.catalog.close()
+    assert code == 0
+    assert {step.split()[1] for step in steps} == {"PyArrowFile.create", "ParquetFile.close", "SqlCatalog.commit_table"}
+    assert len(steps) > 2 * PART
+    return steps
 
-        def stepped(*args: Any, **kwargs: Any) -> Any:
-            step(f"before {owner.__name__}.{name}")
-            result = done(*args, **kwargs)
-            step(f"after {owner.__name__}.{name}")
-            return result
 
-        return stepped
-
-    with monkeypatch.context() as patched:
-        for owner, name in WRITES:
-            patched.setattr(owner, name, watched(owner, name))
-        yield steps
+def unnamed_files(lake: Lake) -> set[Path]:
+    """The data files in the folder of the index table that none of its snapshots holds."""
+    table = lake.index_table(INDEX).table
+    named = {local(path).resolve() for path in read_reach(table).files}
+    return {path for path in local(table.location()).rglob("*.parquet") if path.resolve() not in named}
 
 
 def file_ids(lake: Lake) -> list[int]:
@@ -134,20 +131,15 @@ def test_a_full_reindex_builds_all_entries_again_once(lake: Lake) -> None:
 
 
 def test_a_rebuild_that_is_killed_at_a_write_leaves_the_older_or_the_newer_entries(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    kept: Kept, steps: list[str]
 ) -> None:
-    whole = Lake(kept.restored())
-    with dying_at(0, monkeypatch) as steps:
-        whole.reindex(INDEX, rebuild="full/1")
-    whole.catalog.close()
     every = range(1, len(steps) + 1)
-    assert len(every) > 3 * PART
     for fatal in every if ALL_CASES else every[turn(PART) :: PART]:
         lake = Lake(kept.restored())
         older = file_ids(lake)
-        with pytest.raises(Killed) as killed, dying_at(fatal, monkeypatch):
-            lake.reindex(INDEX, rebuild="full/1")
-        said = f"killed at step {fatal}, {killed.value}"
+        code, taken = rebuild_until(lake, fatal)
+        assert (code, len(taken)) == (-signal.SIGKILL, fatal)
+        said = f"killed at step {fatal}, {taken[-1]}"
         assert_serves(lake, said)
         # whoever comes next goes on, whether it is asked for or not: a reindex of its own accord is due
         if not set(file_ids(lake)) & set(older) and lake.state(INDEX).entries == SEGMENTS * ROWS:
@@ -156,6 +148,33 @@ def test_a_rebuild_that_is_killed_at_a_write_leaves_the_older_or_the_newer_entri
         assert report.outcome is RunOutcome.COMMITTED
         assert_rebuilt(lake, older, said)
         lake.catalog.close()
+
+
+def test_files_of_a_killed_rebuild_are_deleted_after_some_days_and_no_others(lake: Lake, steps: list[str]) -> None:
+    fatal = 1 + steps.index("before SqlCatalog.commit_table", steps.index("after ParquetFile.close"))
+    code, _ = rebuild_until(lake, fatal)
+    assert code == -signal.SIGKILL
+    left = unnamed_files(lake)
+    assert left, "entries and coverage of a wave that was not committed"
+    taken, written_by_hand = sorted(left)[0], sorted(left)[0].with_name("by-hand.parquet")
+    shutil.copy(taken, written_by_hand)
+    rows, other = rows_of_segment(0), lake.create(SCHEMA, "other")
+    pq.write_table(rows, local(other.location()) / taken.name)
+    other.add_files([str(local(other.location()) / taken.name)])  # the same name: it may be the same file
+    lake.reindex(INDEX, rebuild="full/1")
+    assert unnamed_files(lake) >= left, "a run that is running may have written them"
+
+    def later() -> int:
+        return wall_clock_ms() + AGE_SECONDS * 1000 + 60_000
+
+    request = lake.request(INDEX)
+    run_reindex(request, Reporter(request), CommitPorts(now_ms=later))
+    assert unnamed_files(lake) == {taken, written_by_hand}
+    assert_serves(lake)
+    lake.assert_every_row_once(INDEX)
+    again = len(lake.index_table(INDEX).table.metadata.metadata_log)
+    run_reindex(request, Reporter(request), CommitPorts(now_ms=later))
+    assert len(lake.index_table(INDEX).table.metadata.metadata_log) == again, "files are listed once a day"
 
 
 def test_a_rebuild_goes_on_in_the_next_run_and_takes_what_came_meanwhile(lake: Lake) -> None:

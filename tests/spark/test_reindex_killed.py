@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -14,7 +13,7 @@ from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local, query
 from tests.spark.kept import Kept
-from tests.spark.killed_app import Bounds, run_until
+from tests.spark.killed_app import Bounds, reindex_until
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
 K = index_on("k")
@@ -47,14 +46,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 def kill_at(lake: Lake, step: int) -> tuple[int, list[str]]:
     """Exit code and steps of the application, which dies before ``step``."""
-    folder = lake.root / "pod"
-    folder.mkdir(exist_ok=True)
-    (folder / "request.json").write_text(lake.request(K).to_json())
-    paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
-    environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
-    ended = run_until("reindex", str(step), environment, folder, Bounds(buffer=ONE_SEGMENT))
-    assert ended.code in (0, -signal.SIGKILL), ended.errors
-    return ended.code, [line for line in ended.steps if line.startswith(("before ", "after "))]
+    return reindex_until(lake.request(K), lake.root / "pod", step, Bounds(buffer=ONE_SEGMENT))
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,7 @@ from skipstone.indexes.definition import (
     key_name,
     stored_definition,
 )
+from skipstone.tables.committing.swaps import wall_clock_ms
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.namespaces import make_namespace
 from skipstone.tables.upkeep.purging import Purged, drop_exactly, purge
@@ -43,6 +44,8 @@ ROW_GROUP_ROWS = 64 * 1024
 PAGE_ROWS = 2048
 #: The next free file_id; never reused, so entries that a purge left behind can never mean another file.
 NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
+#: When files of killed runs were looked for last, in milliseconds since 1970.
+REMAINS_PROPERTY = "skipstone.index.remains-looked-for"
 _log = logging.getLogger(__name__)
 
 
@@ -196,6 +199,7 @@ def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
             properties={
                 **_storage_properties(new.definition),
                 **index_properties(new.definition, new.names, table_uuid=new.table_uuid, owner_uid=new.owner_uid),
+                REMAINS_PROPERTY: str(wall_clock_ms()),
             },
         )
     except TableAlreadyExistsError as error:

@@ -31,6 +31,7 @@ from skipstone.indexes.tables import IndexTable, index_identifier, reopen_index
 from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
 from skipstone.indexes.upkeep.rebuilding import begun, end_rebuild, find_rebuild, newer_coverage, with_properties
+from skipstone.indexes.upkeep.remains import clear_remains
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
@@ -95,6 +96,7 @@ def run_reindex(
             break
     _remember_failures(index, progress.failed)
     expire_index(work.catalog, index, ports)
+    clear_remains(work.catalog, request.warehouse, index, request.run_id, ports)
     return _report(work, progress)
 
 

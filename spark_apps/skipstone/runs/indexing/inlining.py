@@ -29,6 +29,7 @@ from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier
 from skipstone.indexes.upkeep.compaction import rows_to_merge
 from skipstone.indexes.upkeep.expiry import expire_index
+from skipstone.indexes.upkeep.remains import clear_remains
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
@@ -129,6 +130,7 @@ def _enter(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> P
     except (UnreadableIndexFile, OSError) as error:
         _log.warning("index files of %s are not merged: %s", table.name, error)  # the next reindex looks for damage
     expire_index(site.catalog, table, site.ports)
+    clear_remains(site.catalog, site.request.warehouse, table, site.request.run_id, site.ports)
     return progress
 
 
