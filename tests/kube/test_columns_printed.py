@@ -28,7 +28,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     ),
     "si": (
         "NAME TABLE COLUMNS SYNCED MISSING READY LASTSYNC AGE",
-        "NAME TABLE COLUMNS SYNCED MISSING COVERED READY REASON LASTSYNC AGE",
+        "NAME TABLE COLUMNS SYNCED MISSING COVERED UNUSEDBELOW READY REASON LASTSYNC AGE",
     ),
     "lj": (
         "NAME TABLE COMPLETE SEGMENT ROWS REJECTED DURATION AGE",
@@ -65,9 +65,10 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         INDEX,
         {
             "columnList": "id,day", "synced": "10/12", "missing": "11,12", "covered": "83%", "lastSyncTime": TIME,
+            "unusedBelowPercent": 80,
             "conditions": [condition("Ready")],
         },
-        "one orders id,day 10/12 11,12 83% True Because",
+        "one orders id,day 10/12 11,12 83% 80 True Because",
     ),
     "LoadJob": (
         LOAD,

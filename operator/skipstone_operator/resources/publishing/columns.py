@@ -83,6 +83,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _string("Synced", ".status.synced", "Synced segments of all."),
         _string("Missing", ".status.missing", "Ids of segments that are not covered."),
         _string("Covered", ".status.covered", "Share of rows covered.", wide=True),
+        _count("UnusedBelow", ".status.unusedBelowPercent", "Percentage below which it is not used.", wide=True),
         READY,
         WHY,
         PrinterColumn(name="LastSync", path=".status.lastSyncTime", type="date", text="Time since the last reindex."),
