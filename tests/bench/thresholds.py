@@ -21,10 +21,9 @@ import pyarrow as pa
 import skipstone
 from pyspark.sql import SparkSession
 
-from tests.bench.lineitem import ROOT
+from tests.bench.lineitem import ROOT, iceberg_session
 from tests.bench.peers import keep
 from tests.spark.index_bed import Lake, index_on
-from tests.spark.secondengine import second_spark
 
 RESULTS = ROOT / "build" / "bench" / "thresholds.jsonl"
 TABLE = "skipstone.ns.t"
@@ -64,8 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake(Path(folder))
         _fill(lake, options.files, options.rows)
-        plain = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
-        spark = second_spark(plain, lake.warehouse)
+        spark = iceberg_session(lake)
         for case in CASES:
             for line in _measured(spark, case, options.repeats):
                 keep(RESULTS, line)

@@ -120,7 +120,7 @@ def test_each_table_of_a_query_has_its_own_hint(enabled: SparkSession) -> None:
     ("hint", "warning"),
     [
         ("SKIPSTONE_INDEX(t, by_name)", "by_name"),
-        ("SKIPSTONE_INDEX(u, by_g)", "reads no Iceberg table"),
+        ("SKIPSTONE_INDEX(u, by_g)", "reads no Iceberg table u"),
         ("SKIPSTONE_NO_INDEX(u)", "reads no Iceberg table u"),
     ],
 )
@@ -132,6 +132,9 @@ def test_a_hint_that_names_nothing_is_left_out_with_a_warning(
     assert used(enabled.sql(hinted(hint))) == unhinted
     enabled.sql(hinted(hint)).collect()
     assert any(warning in one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
+    for df in (enabled.sql(hinted(hint)), enabled.sql(hinted(hint)).where("n > 3").select("n")):
+        assert warning in str(skipstone.explain(df)), "explain shows it, too"
+    assert warning not in str(skipstone.explain(enabled.sql(hinted(""))))
 
 
 def test_an_index_that_a_hint_names_is_used_whatever_it_costs(enabled: SparkSession) -> None:
@@ -174,12 +177,44 @@ def test_settings_say_when_an_index_pays_off(enabled: SparkSession, caplog: pyte
         ("skipstone.worthwhilePart", "0", set(), set()),
         ("skipstone.narrowPart", "much", set(), {"idx"}),
         ("skipstone.worthwhilePart", "1.5", set(), {"idx"}),
+        ("skipstone.narowPart", "1", set(), {"idx"}),
     ):
         enabled.conf.set(setting, text)
         assert (used(query), used(point)) == (of_wide, of_point), (setting, text)
+        is_right = text in ("0", "1") and setting != "skipstone.narowPart"
+        assert (f"warning: {setting} is " in str(skipstone.explain(point))) is not is_right
         enabled.conf.unset(setting)
+    assert any("skipstone.narowPart is set, but there is no such setting" in text for text in caplog.messages)
     warned = {one.getMessage() for one in caplog.records if "not a number from 0 to 1" in one.getMessage()}
     assert warned == {
         "skipstone.narrowPart is 'much', not a number from 0 to 1: it counts as 0.9, the default",
         "skipstone.worthwhilePart is '1.5', not a number from 0 to 1: it counts as 0.5, the default",
     }
+
+
+def test_settings_say_which_side_of_a_join_runs_first_and_what_the_driver_takes(enabled: SparkSession) -> None:
+    enabled.sql("create table if not exists skipstone.ns.keys using iceberg as select 7 as id, 'a' as name")
+    joined = f"select t.n, t.g, s.name from skipstone.ns.keys s join {TABLE} t on t.k = s.id"
+    point = hinted("", "k = 7")
+
+    def outcome() -> tuple[bool, bool]:
+        """Whether a side of the join runs first, and whether the driver reads rows of the point."""
+        frames = [enabled.sql(joined), enabled.sql(point)]
+        for df in frames:
+            assert answer(skipstone.rewrite(df)) == answer(skipstone.no_index(df))
+        of_join, of_point = (skipstone.explain(df) for df in frames)
+        return any(relation.joined for relation in of_join.relations), any(one.driver for one in of_point.relations)
+
+    for values, expected in (
+        ({}, (False, True)),
+        ({"skipstone.joinBytes": "0", "skipstone.smallSidePart": "1"}, (True, True)),
+        ({"skipstone.joinBytes": "0", "skipstone.smallSidePart": "0"}, (False, True)),
+        ({"skipstone.joinBytes": "1g", "skipstone.smallSidePart": "1"}, (False, True)),
+        ({"skipstone.driverBytes": "1"}, (False, False)),
+    ):
+        for name, value in {"skipstone.driverRows": "1000", **values}.items():
+            enabled.conf.set(name, value)
+        assert outcome() == expected, values
+        for name in values:
+            enabled.conf.unset(name)
+    enabled.conf.set("skipstone.driverRows", "0")  # as the bed has it

@@ -18,12 +18,14 @@ from skipstone_core.ids import index_table_name, index_table_prefix
 class IndexHint:
     """``names``: SecondaryIndexes, or index tables, that are used whatever they cost. ``is_any``: all indexes are.
 
-    ``is_none``: no index is used, whatever else is said.
+    ``is_none``: no index is used, whatever else is said. ``problems``: a sentence on each hint of the query that names
+    none of its tables.
     """
 
     names: tuple[str, ...] = ()
     is_any: bool = False
     is_none: bool = False
+    problems: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether it says anything."""
@@ -32,7 +34,8 @@ class IndexHint:
     def __or__(self, other: IndexHint) -> IndexHint:
         """Both together."""
         names = tuple(dict.fromkeys([*self.names, *other.names]))
-        return IndexHint(names, self.is_any or other.is_any, self.is_none or other.is_none)
+        problems = tuple(dict.fromkeys([*self.problems, *other.problems]))
+        return IndexHint(names, self.is_any or other.is_any, self.is_none or other.is_none, problems)
 
     def chosen(self, table: str, index_tables: Iterable[str]) -> frozenset[str]:
         """Return those of the ``index_tables`` of ``table`` that are used whatever they cost."""
@@ -49,7 +52,7 @@ class IndexHint:
 
     def text(self) -> str:
         """The hint as JSON; ``read_hint`` reads it."""
-        return json.dumps([self.names, self.is_any, self.is_none])
+        return json.dumps([self.names, self.is_any, self.is_none, self.problems])
 
 
 NO_HINT = IndexHint()
@@ -57,8 +60,8 @@ NO_HINT = IndexHint()
 
 def read_hint(text: str) -> IndexHint:
     """The hint of which ``text`` is the JSON."""
-    names, is_any, is_none = json.loads(text)
-    return IndexHint(tuple(names), is_any, is_none)
+    names, is_any, is_none, problems = json.loads(text)
+    return IndexHint(tuple(names), is_any, is_none, tuple(problems))
 
 
 def all_of(hints: Iterable[IndexHint]) -> IndexHint:

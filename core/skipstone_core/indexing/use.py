@@ -61,6 +61,9 @@ MOST_DECODED_BYTES = 1024 * 1024 * 1024
 SHUFFLE_ROWS = 2.0
 #: A covering index is used when reading through it costs at most this part of what Spark would do.
 COVERING_PART = 0.9
+#: An index that leaves this part of the files surely saves more than a filter at run time: what a filter leaves nobody
+#: knows before it runs, and Spark itself assumes that it is half.
+RUNTIME_FILTER_PART = 0.1
 
 
 #: Keys that are looked up first where many are: from their hits follows where those of all will be.
@@ -139,15 +142,24 @@ class ReadCost:
 
 @dataclass(frozen=True, slots=True)
 class CostLimits:
-    """The parts that decide whether an index pays off; None: the usual one, which has the same name in this module.
+    """The limits that decide what pays off; None: the usual one, which is a constant of this module.
 
-    ``worthwhile``: of the savings, that reading an index may cost. ``narrow``: of the data, that its hits may be in.
-    ``scan_rows``: of the rows of the files with hits, that tasks read from an index.
+    ``worthwhile``: the part of the savings that reading an index may cost. ``narrow``: of the data, that its hits may
+    be in. ``scan_rows``: of the rows of the files with hits, that tasks read from an index. ``small_side``: of the
+    cost of a relation, that the other side of its join, or the keys of that, may cost. ``join_bytes``: what the
+    relation costs at least then. ``covering``: of the cost of Spark's join, that one by buckets may cost.
+    ``runtime_filter``: of the files, that an index may leave where Spark filters partitions. ``driver_bytes``: bytes
+    in memory that the driver takes of a relation.
     """
 
     worthwhile: float | None = None
     narrow: float | None = None
     scan_rows: float | None = None
+    small_side: float | None = None
+    join_bytes: int | None = None
+    covering: float | None = None
+    runtime_filter: float | None = None
+    driver_bytes: int | None = None
 
     @property
     def is_forced(self) -> bool:
@@ -193,28 +205,37 @@ def is_scan_cheaper(index: ScanCost, files: ScanCost, limits: CostLimits = USUAL
     return is_short and index.read.in_tasks <= _or_usual(limits.worthwhile, WORTHWHILE_PART) * files.read.in_tasks
 
 
-def is_small_side(side: ReadCost, other: ReadCost, *, gives_few: bool = False) -> bool:
+def is_small_side(
+    side: ReadCost, other: ReadCost, limits: CostLimits = USUAL_LIMITS, *, gives_few: bool = False
+) -> bool:
     """Return whether to run ``side`` of a join first, although its keys may leave out nothing of the other side.
 
     ``gives_few``: whether it has few rows for certain, or nearly so. What has to be read takes a job of its own.
     """
-    job = WORTH_A_JOB_BYTES if side.files else 0
-    part = max(SMALL_SIDE_PART, FEW_ROWS_SIDE_PART) if gives_few else SMALL_SIDE_PART
-    return side.weight <= part * other.weight and other.weight >= job
+    part = _or_usual(limits.small_side, SMALL_SIDE_PART)
+    if side.files and other.weight < _or_usual(limits.join_bytes, WORTH_A_JOB_BYTES):
+        return False
+    return side.weight <= (max(part, FEW_ROWS_SIDE_PART) if gives_few else part) * other.weight
 
 
-def are_worth_their_keys(keys: int, savings: ReadCost) -> bool:
+def are_worth_their_keys(keys: int, savings: ReadCost, limits: CostLimits = USUAL_LIMITS) -> bool:
     """Return whether to look up so many ``keys`` of a side that ran, which can save at most ``savings``."""
-    return keys <= FEW_KEYS or keys * KEY_BYTES <= SMALL_SIDE_PART * savings.weight
+    return keys <= FEW_KEYS or keys * KEY_BYTES <= _or_usual(limits.small_side, SMALL_SIDE_PART) * savings.weight
 
 
-def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:
+def is_bucketed_faster(all_rows: int, entries: int, shuffled: int, limits: CostLimits = USUAL_LIMITS) -> bool:
     """Return whether a join by buckets is faster than reading and shuffling ``all_rows``.
 
     It reads ``entries``, and reads and shuffles ``shuffled`` rows.
     """
     read_and_shuffled = 1 + SHUFFLE_ROWS
-    return entries + shuffled * read_and_shuffled <= COVERING_PART * all_rows * read_and_shuffled
+    part = _or_usual(limits.covering, COVERING_PART)
+    return entries + shuffled * read_and_shuffled <= part * all_rows * read_and_shuffled
+
+
+def leaves_few(left: int, files: int, limits: CostLimits = USUAL_LIMITS) -> bool:
+    """Return whether an index that leaves ``left`` of ``files`` to tasks surely saves more than a runtime filter."""
+    return left <= _or_usual(limits.runtime_filter, RUNTIME_FILTER_PART) * files
 
 
 def covers_too_little(covered: int, live: int, percent: int) -> bool:
@@ -226,7 +247,12 @@ def is_narrow(hit_bytes: float, candidate_bytes: float, limits: CostLimits = USU
     """Return whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
     if limits.narrow == math.inf:
         return True
-    return hit_bytes <= _or_usual(limits.narrow, NARROW_PART) * candidate_bytes
+    return hit_bytes <= narrow_part(limits) * candidate_bytes
+
+
+def narrow_part(limits: CostLimits) -> float:
+    """The part of the data that hits may be in."""
+    return _or_usual(limits.narrow, NARROW_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +295,13 @@ def is_driver_faster(here: ReadCost, there: ReadCost, *, task_cores: int) -> boo
     return by_driver <= by_tasks / task_cores + JOB_BYTES
 
 
-def may_decode(nbytes: int, *, driver_cores: int, task_cores: int) -> int:
+def may_decode(nbytes: int, *, driver_cores: int, task_cores: int, most: int | None = None) -> int:
     """How many bytes the driver decodes before it leaves files to tasks, which have ``nbytes`` of them to decode: what
-    its cores do while tasks do that.
+    its cores do while tasks do that. ``most``: what a session allows.
     """
     meanwhile = nbytes * driver_cores // max(1, task_cores)
-    return min(DECODED_BYTES + meanwhile, MOST_DECODED_BYTES)
+    usual = min(DECODED_BYTES + meanwhile, MOST_DECODED_BYTES)
+    return usual if most is None else min(usual, most)
 
 
 def part_in_pages(rows: int, of_rows: int, page_rows: int) -> float:

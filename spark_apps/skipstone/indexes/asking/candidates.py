@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from skipstone_core.indexing.use import (
-    NARROW_PART,
     PAGE_ROWS,
     SAMPLED_PART,
     USUAL_LIMITS,
@@ -21,6 +20,7 @@ from skipstone_core.indexing.use import (
     is_driver_faster,
     is_narrow,
     is_worth_a_job,
+    narrow_part,
 )
 
 from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
@@ -99,7 +99,7 @@ class WeighedFiles:
         files = _expected_part(hit[0], hit[1], whole.files, times)
         by_driver = ReadCost(int(files * whole.files), int(pages * whole.bytes))
         # tasks have as many cores as this process at least
-        return files > NARROW_PART and not is_driver_faster(by_driver, whole, task_cores=CORES)
+        return files > narrow_part(self.limits) and not is_driver_faster(by_driver, whole, task_cores=CORES)
 
     def _pages_of(self, hits: IndexHits) -> Int64s:
         """The first row of each page with hits, sorted unique; a row group of too many hits counts as one page."""

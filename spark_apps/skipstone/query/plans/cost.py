@@ -82,12 +82,6 @@ LISTED_ROWS = 10_000
 #: Parts that turn out to be too large before no other part runs first: each may cost as much as the query itself.
 MOST_WASTED_PARTS = 1
 
-# --- an index instead of what Spark does itself ---
-
-#: An index surely saves more than a filter at run time where it leaves one in so many files: what a filter leaves
-#: nobody knows before it runs, and Spark itself assumes that it is half.
-RUNTIME_FILTER_FILES = 10
-
 #: Bytes or rows of what nobody knows anything of.
 _UNKNOWN = 1 << 60
 _NOTHING = ReadCost()
@@ -107,11 +101,6 @@ _IN_METADATA = frozenset(
         RELATION,
     }
 )
-
-
-def leaves_few(left: int, files: int) -> bool:
-    """Return whether an index that leaves ``left`` of ``files`` to tasks surely saves more than a runtime filter."""
-    return left * RUNTIME_FILTER_FILES <= files
 
 
 class RelationsByNow(Protocol):

@@ -103,12 +103,14 @@ class Explanation:
     """A query: its relations, or why none of them was looked at. Its text is what ``print`` shows.
 
     ``rules``: what became of each rule of planning, in their order; the text shows those that are disabled or failed.
+    ``problems``: a sentence on each setting or hint that does not count.
     """
 
     relations: tuple[RelationExplanation, ...] = ()
     refusal: Refusal | None = None
     detail: str = ""
     rules: tuple[RuleReport, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def is_rewritten(self) -> bool:
@@ -118,7 +120,7 @@ class Explanation:
     def __str__(self) -> str:
         """The facts for people."""
         without = [rule.text() for rule in self.rules if rule.outcome in (RuleOutcome.DISABLED, RuleOutcome.FAILED)]
-        return "\n".join([self._relations_text(), *without])
+        return "\n".join([self._relations_text(), *without, *(f"warning: {problem}" for problem in self.problems)])
 
     def _relations_text(self) -> str:
         if self.refusal is not None:

@@ -63,7 +63,7 @@ _UNREAD = "the hints of a query are not read"
 def with_hints(df: DataFrame, hints: Sequence[QueryHint]) -> DataFrame:
     """A DataFrame as ``df`` whose relations carry ``hints``; ``df`` itself if none names a table of it.
 
-    A hint that names nothing in the query is left out, with a warning.
+    A hint that names no table of the query is left out, with a warning, which ``explain`` shows too.
     """
     return or_else(lambda: _with_hints(df, hints), lambda _: df, _UNREAD) if hints else df
 
@@ -72,8 +72,12 @@ def _with_hints(df: DataFrame, hints: Sequence[QueryHint]) -> DataFrame:
     spark = df.sparkSession
     plan = java_frame(df).queryExecution().commandExecuted().clone()  # others may share its nodes
     sites = _sites(jvm(spark), plan)
-    given = [_put(jvm(spark), hint, sites) for hint in hints]
-    return plain_frame(java_class(jvm(spark), DATASETS).ofRows(java_session(spark), plan), spark) if any(given) else df
+    problems = tuple(problem for hint in hints for problem in _put(jvm(spark), hint, sites))
+    for problem in problems:
+        logger.warning("%s", problem)
+    for relation in sites if problems else ():
+        put_hint(jvm(spark), relation.site.java, IndexHint(problems=problems))
+    return plain_frame(java_class(jvm(spark), DATASETS).ofRows(java_session(spark), plan), spark) if sites else df
 
 
 def _hints_in(value: object) -> Iterator[QueryHint]:
@@ -131,35 +135,32 @@ def _names(site: Site) -> Iterator[tuple[str, ...]]:
             yield tuple(part.lower() for part in (*_parts(alias["qualifier"]), str(alias["name"])))
 
 
-def _put(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> bool:
-    """Put a hint on the relations that it names; False, with a warning, if there are none."""
+def _put(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> Iterator[str]:
+    """Put a hint on the relations that it names; a sentence on each table that it names and the query does not read."""
     return _put_none(jvm, hint, relations) if hint.name == NO_INDEX else _put_names(jvm, hint, relations)
 
 
-def _put_none(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> bool:
-    tables = hint.parameters or ("",)
-    called = [[relation for relation in relations if not table or relation.is_called(table)] for table in tables]
-    for table, meant in zip(tables, called, strict=True):
+def _put_none(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> Iterator[str]:
+    for table in hint.parameters or ("",):
+        meant = [relation for relation in relations if not table or relation.is_called(table)]
         if not meant:
-            _warn(hint, table)
+            yield _problem(hint, table)
         for relation in meant:
             put_hint(jvm, relation.site.java, IndexHint(is_none=True))
-    return any(called)
 
 
-def _put_names(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> bool:
+def _put_names(jvm: Jvm, hint: QueryHint, relations: Sequence[_Named]) -> Iterator[str]:
     """Its first parameter is a table; it may be missing before one index where the query reads one table only."""
     table, *names = hint.parameters or ("",)
     meant = [relation for relation in relations if not table or relation.is_called(table)]
     if not meant and not names and len({relation.site.java.table().name() for relation in relations}) == 1:
         meant, names = [*relations], [table]
     if not meant:
-        _warn(hint, table)
+        yield _problem(hint, table)
     for relation in meant:
         put_hint(jvm, relation.site.java, IndexHint(tuple(names), is_any=not names))
-    return bool(meant)
 
 
-def _warn(hint: QueryHint, table: str) -> None:
+def _problem(hint: QueryHint, table: str) -> str:
     where = f"reads no Iceberg table {table}" if table else "reads no Iceberg table"
-    logger.warning("the hint %s is not used: the query %s; name a table of the query, or its alias", hint, where)
+    return f"the hint {hint} is not used: the query {where}; name a table of the query, or its alias"

@@ -32,7 +32,9 @@ from skipstone.query.plans.substitution import rebuilt
 
 
 class OptimizerRule(Protocol):
-    """A step of planning. Its class name is what ``skipstone.rules.<name>`` disables it by."""
+    """A step of planning. Its class name is what ``skipstone.rules.<name>`` disables it by; the first paragraph of its
+    docstring is its row in the guide to indexes (`make generate`).
+    """
 
     @staticmethod
     def apply(state: QueryState, cost: QueryCost, /) -> QueryState:
@@ -85,9 +87,10 @@ class OptimizedQuery:
         state = self.state
         decisions = {key: self._explained(decision) for key, decision in state.decisions.items()}
         if state.facts.is_recursive and not any(decision.guard for decision in decisions.values()):
-            return Explanation(refusal=Refusal.RECURSIVE, rules=self.rules)
+            return Explanation(refusal=Refusal.RECURSIVE, rules=self.rules, problems=state.facts.problems)
         keys = [*(key for key in decisions if key not in state.ran), *state.ran]
-        return Explanation(tuple(decisions[key] for key in keys), rules=self.rules)
+        relations = tuple(decisions[key] for key in keys)
+        return Explanation(relations, rules=self.rules, problems=state.facts.problems)
 
     def _explained(self, decision: Decision) -> RelationExplanation:
         if isinstance(decision, RelationExplanation):

@@ -7,7 +7,6 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from skipstone_core.indexing import use as index_use
-from skipstone_core.indexing.use import CostLimits
+from skipstone_core.indexing.limits import SETTINGS, read_limits
 
 from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
 from skipstone.compat.java import java_class
@@ -53,10 +52,8 @@ DRIVER_ROWS = "skipstone.driverRows"
 INDEX_SCANS = "skipstone.indexScans"
 JOIN_ROWS = "skipstone.joinRows"
 RULE = "skipstone.rules."
-#: Session settings of when an index pays off, with their usual values: the parts of ``CostLimits``, from 0 to 1.
-WORTHWHILE_PART = "skipstone.worthwhilePart"
-NARROW_PART = "skipstone.narrowPart"
-SCAN_ROWS_PART = "skipstone.scanRowsPart"
+_PREFIX = "skipstone."
+_KNOWN = frozenset({ENABLED, INDEX_NAMESPACE, DRIVER_ROWS, INDEX_SCANS, JOIN_ROWS, *(each.name for each in SETTINGS)})
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
 #: The plans of a DataFrame.
@@ -243,24 +240,37 @@ def _session(df: DataFrame) -> Session:
     java, settings = java_session(spark), session_settings(jvm(spark), java_session(spark))
     if not _is_on(settings, ENABLED) or df in _without_index:
         raise RelationRefused(Refusal.SWITCHED_OFF)
-    driver_rows = _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS)
-    join_rows, disabled = _rows(settings, JOIN_ROWS, index_use.JOIN_ROWS), _disabled(settings)
-    driver = DriverReadLimits(driver_rows, spark.sparkContext.defaultParallelism)
-    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), _cost(settings))
+    problems: list[str] = []
+    cost, misread = read_limits(settings)
+    driver_rows = _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS, problems)
+    join_rows = _rows(settings, JOIN_ROWS, index_use.JOIN_ROWS, problems)
+    disabled = _disabled(settings, problems)
+    driver = DriverReadLimits(driver_rows, spark.sparkContext.defaultParallelism, most_bytes=cost.driver_bytes)
+    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), cost)
     staging, wap_branch = Staging(jvm(spark)), settings.get("spark.wap.branch")
-    return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled)
+    problems += [*misread, *_unknown(settings)]
+    for problem in problems:
+        logger.warning("%s", problem)
+    return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled, tuple(problems))
+
+
+def _unknown(settings: Mapping[str, str]) -> Iterator[str]:
+    """A sentence on each setting that has our prefix and is none of ours: its name is misspelled."""
+    for name in sorted(settings):
+        if name.startswith(_PREFIX) and not name.startswith(RULE) and name not in _KNOWN:
+            yield f"{name} is set, but there is no such setting: use one of {', '.join(sorted(_KNOWN))}"
 
 
 def _is_on(settings: Mapping[str, str], setting: str) -> bool:
     return settings.get(setting, "true").lower() != "false"
 
 
-def _disabled(settings: Mapping[str, str]) -> frozenset[str]:
+def _disabled(settings: Mapping[str, str], problems: list[str]) -> frozenset[str]:
     """The names of the rules that are not applied."""
     names = {rule.__name__ for rule in RULES}
     settings_of = {key.removeprefix(RULE): key for key in settings if key.startswith(RULE)}
     for name in settings_of.keys() - names:
-        logger.warning("%s%s is set, but there is no such rule: use %s", RULE, name, ", ".join(sorted(names)))
+        problems.append(f"{RULE}{name} is set, but there is no such rule: use {', '.join(sorted(names))}")
     return frozenset(name for name, key in settings_of.items() if name in names and not _is_on(settings, key))
 
 
@@ -282,31 +292,8 @@ def _active(session: Session) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def _cost(settings: Mapping[str, str]) -> CostLimits:
-    return CostLimits(
-        _part(settings, WORTHWHILE_PART, index_use.WORTHWHILE_PART),
-        _part(settings, NARROW_PART, index_use.NARROW_PART),
-        _part(settings, SCAN_ROWS_PART, index_use.SCAN_ROWS_PART),
-    )
-
-
-def _part(settings: Mapping[str, str], setting: str, usual: float) -> float | None:
-    """The part that a setting allows; None: the usual one."""
-    text = settings.get(setting)
-    if text is None:
-        return None
-    try:
-        part = float(text)
-    except ValueError:
-        part = math.nan
-    if 0 <= part <= 1:
-        return part
-    logger.warning("%s is %r, not a number from 0 to 1: it counts as %s, the default", setting, text, usual)
-    return None
-
-
-def _rows(settings: Mapping[str, str], setting: str, usual: int) -> int:
+def _rows(settings: Mapping[str, str], setting: str, usual: int, problems: list[str]) -> int:
     text = settings.get(setting, str(usual))
     if not text.isdecimal():
-        logger.warning("%s is %r, not a number of rows: it counts as 0", setting, text)
+        problems.append(f"{setting} is {text!r}, not a number of rows: it counts as 0")
     return int(text) if text.isdecimal() else 0

@@ -39,7 +39,10 @@ from skipstone.query.plans.replacing.staging import Staging
 
 @dataclass(frozen=True)
 class Session:
-    """The parts of a Spark session that planning needs. ``disabled``: names of the rules that are not applied."""
+    """The parts of a Spark session that planning needs.
+
+    ``disabled``: names of the rules that are not applied. ``problems``: a sentence on each setting that does not count.
+    """
 
     jvm: Jvm
     spark: SparkSession
@@ -49,6 +52,7 @@ class Session:
     staging: Staging
     join_rows: int = 0
     disabled: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
 
     def dataset(self, plan: LogicalPlan) -> Dataset:
         """The Dataset that runs an analyzed plan."""
@@ -161,6 +165,12 @@ class QueryFacts:
     def only_rows(self) -> bool:
         """Return whether the query may fail on rows that its relations do not have, such as deleted ones."""
         return may_fail(self.query)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence on each setting that does not count, and on each hint that names no table of the query."""
+        hints = [problem for relation in self._opened.values() for problem in relation.hint.problems]
+        return tuple(dict.fromkeys([*self.session.problems, *hints]))
 
     @cached_property
     def layout(self) -> Layout:

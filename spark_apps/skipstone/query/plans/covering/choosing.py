@@ -12,7 +12,7 @@ from functools import reduce
 from typing import cast
 
 import numpy as np
-from skipstone_core.indexing.use import is_bucketed_faster
+from skipstone_core.indexing.use import CostLimits, is_bucketed_faster
 from skipstone_core.language.predicates import Predicate
 
 from skipstone.compat.catalyst import Expression, LogicalPlan
@@ -74,7 +74,7 @@ class Choice:
         relation, predicate = candidate.relation, self._predicate(candidate)
         options = replace(self.state.options(relation), by_position=False)
         read = plan_read(relation.table, predicate, options)
-        rows = _rows(candidate, offer, read, only_rows=self.state.facts.only_rows)
+        rows = _rows(candidate, offer, read, options.limits, only_rows=self.state.facts.only_rows)
         require_spark_hash(self.state.session.jvm)
         _require_sound(offer.index)
         attributes = _attributes(candidate)
@@ -142,13 +142,15 @@ def _attributes(candidate: Candidate) -> Mapping[int, NamedAttribute]:
     return {number: outputs.apply(position) for position, number in enumerate(output_ids(candidate.node))}
 
 
-def _rows(candidate: Candidate, offer: CoveringOffer, read: ReadPlan, *, only_rows: bool) -> CoveredRows:
+def _rows(
+    candidate: Candidate, offer: CoveringOffer, read: ReadPlan, limits: CostLimits, *, only_rows: bool
+) -> CoveredRows:
     """Return the rows to read from index and files. Raises NotChosen when Spark's way costs less."""
     left = np.zeros(len(read.files), np.bool_)
     left[list(read.ordinals)] = True
     rows = plan_rows(candidate.relation.table, read.files, offer.index, left, only_rows=only_rows)
     all_rows = int(read.files.files["records"].to_numpy()[left].sum())
-    if is_bucketed_faster(all_rows, rows.single, rows.missing_rows + rows.mixed):
+    if is_bucketed_faster(all_rows, rows.single, rows.missing_rows + rows.mixed, limits):
         return rows
     shuffled = rows.missing_rows + rows.mixed
     detail = f"{rows.single:,} entries to read and {shuffled:,} rows to shuffle, of {all_rows:,} rows that may match"

@@ -150,19 +150,31 @@ def _is_plain(kind: DataType) -> bool:
 class DriverReadLimits:
     """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks.
 
-    ``page_rows``: rows in a page of the relation's files. ``cores``: the driver's.
+    ``page_rows``: rows in a page of the relation's files. ``cores``: the driver's. ``most_bytes``: of a relation in its
+    memory, None: as usual.
     """
 
     rows: int
     parallelism: int
     page_rows: int = PAGE_ROWS
     cores: int = CORES
+    most_bytes: int | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the rows that the driver takes."""
+        return use.DRIVER_BYTES if self.most_bytes is None else self.most_bytes
+
+    @property
+    def answer_bytes(self) -> int:
+        """Bytes of an index that the driver decodes for an answer."""
+        return min(cost.DRIVER_ANSWER_BYTES, self.row_bytes)
 
 
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
     """Return the part of ``plan`` that the driver reads; None: nothing."""
     probe = plan.answer.probe if plan.answer is not None else None
-    takes_answer = probe is not None and probe.cost.bytes <= cost.DRIVER_ANSWER_BYTES and _is_short(probe, limits.rows)
+    takes_answer = probe is not None and probe.cost.bytes <= limits.answer_bytes and _is_short(probe, limits.rows)
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
     scanned = _unindexed(plan, takes_answer=takes_answer)
     rows = sum(counts.values())
@@ -248,7 +260,8 @@ def _decoded(
     widths = [_width(schema.field(name).type) for name in tested]
     least = rows * (cost.DRIVER_NOTED_BYTES + sum(width or 0 for width in widths))
     known = 0 if None in widths else least
-    return least, may_decode(known, driver_cores=limits.cores, task_cores=limits.parallelism)
+    most = may_decode(known, driver_cores=limits.cores, task_cores=limits.parallelism, most=limits.most_bytes)
+    return least, most
 
 
 def _width(kind: pa.DataType) -> int | None:
@@ -267,7 +280,7 @@ def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s
 def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverReadLimits) -> DriverRows:
     """Read what was chosen; what turns out unreadable or too large is left to tasks."""
     names = chosen.columns.names
-    batches, read = _by_positions(table, plan, replace(chosen, scanned=()))
+    batches, read = _by_positions(table, plan, replace(chosen, scanned=()), limits.row_bytes)
     left = limits.rows - sum(map(len, batches))
     try:
         _, most = _decoded(plan, chosen.columns, chosen.scanned, limits)
@@ -276,7 +289,7 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     except BudgetSpent:
         logger.debug("%d files have more rows than the driver takes", len(chosen.scanned))
     answered = (
-        answered_rows(table, plan, names, ReadBudget(limits.rows, use.DRIVER_BYTES)) if chosen.takes_answer else None
+        answered_rows(table, plan, names, ReadBudget(limits.rows, limits.row_bytes)) if chosen.takes_answer else None
     )
     if answered is None:
         read = replace(read, takes_answer=False)
@@ -290,9 +303,11 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     return DriverRows(read or None, pa.Table.from_batches([*batches, *(answered or [])], schema=schema), rest)
 
 
-def _by_positions(table: Table, plan: ReadPlan, chosen: DriverRead) -> tuple[list[pa.RecordBatch], DriverRead]:
+def _by_positions(
+    table: Table, plan: ReadPlan, chosen: DriverRead, most_bytes: int
+) -> tuple[list[pa.RecordBatch], DriverRead]:
     """The rows of the files that are read by position; none if one is for Spark alone, or they are too much."""
-    budget = ReadBudget(sys.maxsize, use.DRIVER_BYTES)  # how many rows there are is known
+    budget = ReadBudget(sys.maxsize, most_bytes)  # how many rows there are is known
     try:
         return list(rows_of_files(table, plan, chosen.columns.names, chosen.ordinals, budget)), chosen
     except BadData as error:

@@ -15,7 +15,7 @@ from skipstone.query.plans.state import QueryState
 
 
 class BucketJoins:
-    """Joins relations by the buckets of covering indexes."""
+    """Joins tables by their covering indexes, without a shuffle."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

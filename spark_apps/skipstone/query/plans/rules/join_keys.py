@@ -35,7 +35,7 @@ _PLAIN = frozenset(
 
 
 class JoinKeys:
-    """Runs the small sides of joins, as long as their keys narrow something."""
+    """Runs small sides of joins first, and narrows tables by their keys."""
 
     @staticmethod
     def apply(state: QueryState, cost: QueryCost) -> QueryState:
@@ -110,7 +110,7 @@ class _Search:
             is_list = self._is_list(state, source.path)
             state, early = self._early(state, source.path, column.relation.path, is_list=is_list)
             if early is not None:
-                is_worth_it = are_worth_their_keys(early.count, self.savings)
+                is_worth_it = are_worth_their_keys(early.count, self.savings, state.session.limits.cost)
                 return state, known_by_keys(state, column, source, kind) if is_worth_it else None
         return state, None
 
@@ -154,9 +154,9 @@ class _Search:
         form = state.form
         if len(form.refused) >= MOST_WASTED_PARTS and any(True for _ in form.leaves(path)):
             return False
-        cost = self.cost.of_leaves(state, form.plan, form.leaves(path))
-        is_small = is_small_side(cost, self.savings)
-        if not is_small and is_small_side(cost, self.savings, gives_few=True):
+        cost, limits = self.cost.of_leaves(state, form.plan, form.leaves(path)), state.session.limits.cost
+        is_small = is_small_side(cost, self.savings, limits)
+        if not is_small and is_small_side(cost, self.savings, limits, gives_few=True):
             is_small = self._gives_few(state, path)
         return is_small and not self._is_large(state, path)
 

@@ -17,7 +17,7 @@ from skipstone.query.plans.substitution import substituted
 
 
 class KeepPartitionedJoins:
-    """Leaves relations to Spark whose replacement costs a join of partitions."""
+    """Does not rewrite tables that Spark joins by their partitions."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

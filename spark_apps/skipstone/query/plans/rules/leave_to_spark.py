@@ -5,25 +5,28 @@ A rule of ``optimizer``. Must not plan reads.
 
 from __future__ import annotations
 
+from skipstone_core.indexing.use import leaves_few
+
 from skipstone.query.plans.analysis.catalyst import output_ids
 from skipstone.query.plans.analysis.layouts import has_joins
 from skipstone.query.plans.analysis.uses import Key
-from skipstone.query.plans.cost import QueryCost, leaves_few
+from skipstone.query.plans.cost import QueryCost
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.state import QueryState
 
 
 class LeaveToSpark:
-    """Leaves relations to Spark whose partitions it filters when the query runs."""
+    """Does not rewrite tables whose partitions Spark filters when the query runs."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:
         """The state in which these relations are refused."""
         if not may_use_layout(state):
             return state
+        limits = state.session.limits.cost
         for key, planned in state.planned.items():
             filtered = columns_of(state, key) & state.facts.layout.filtered - {fact.column for fact in planned.known}
-            if filtered and not leaves_few(planned.reading.task_files, planned.files_of_spark):
+            if filtered and not leaves_few(planned.reading.task_files, planned.files_of_spark, limits):
                 state = state.refused(key, Refusal.RUNTIME_FILTER)
         return state
 

@@ -19,7 +19,7 @@ _GROUPING = frozenset({"Aggregate", "Window"})
 
 
 class MatchBeforeGrouping:
-    """Matches rows with the parts that ran before they are grouped."""
+    """Removes rows without a join partner before they are grouped."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

@@ -21,7 +21,7 @@ from skipstone.query.plans.state import Decision, Planned, PlanRefused, QuerySta
 
 
 class NarrowRelations:
-    """Plans the read of each relation by the conditions of the query."""
+    """Chooses the files of each table by the conditions of the query."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

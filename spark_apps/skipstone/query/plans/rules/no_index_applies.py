@@ -25,7 +25,7 @@ _LISTS = frozenset({"Project", "Aggregate"})
 
 
 class NoIndexApplies:
-    """Leaves a query to Spark of which no relation has an index that may serve it."""
+    """Ends planning at once if no table has an index or a bloom filter that the query could use."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

@@ -26,7 +26,7 @@ _LOGIC = frozenset({"Alias", "And", "InSubquery", "Not", "Or"})
 
 
 class NormalizeJoins:
-    """Brings the query into its form as joins, and takes from it what is asked of relations."""
+    """Brings the query into a form in which small sides of joins are found; without it, no side runs first."""
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:

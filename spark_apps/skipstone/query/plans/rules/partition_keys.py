@@ -16,7 +16,7 @@ from skipstone.query.plans.state import QueryState
 
 
 class PartitionKeys:
-    """Narrows partitioned relations by the keys of the parts that ran."""
+    """Narrows partitioned tables by these keys, too, if no index begins with their column."""
 
     @staticmethod
     def apply(state: QueryState, cost: QueryCost) -> QueryState:

@@ -46,7 +46,7 @@ class _ComparedColumn:
 
 
 class ScalarSubqueries:
-    """Runs the subqueries whose value may narrow a relation, where that is cheap."""
+    """Runs subqueries of one value first, and narrows a table by that value."""
 
     @staticmethod
     def apply(state: QueryState, cost: QueryCost) -> QueryState:
@@ -64,7 +64,8 @@ def _compared(state: QueryState, cost: QueryCost, column: _ComparedColumn) -> Qu
     key = key_of(column.relation)
     if state.form.uses[key] > 1 or not (kind := cost.kind(state, key, column.column)):
         return state
-    if not is_small_side(cost.of_value(state, column.subquery.scope), cost.savings(state, key)):
+    limits = state.session.limits.cost
+    if not is_small_side(cost.of_value(state, column.subquery.scope), cost.savings(state, key), limits):
         return state
     before = state.form.plan
     state = run_value(state, column.subquery)

@@ -11,7 +11,9 @@ from skipstone.query.plans.substitution import read, substituted
 
 
 class Substitute:
-    """Replaces relations by scans of fewer files and by rows that the driver reads."""
+    """Replaces tables by the files that are left, and by rows that the driver reads; without it, the query runs as in
+    plain Spark.
+    """
 
     @staticmethod
     def apply(state: QueryState, _: QueryCost) -> QueryState:
