@@ -59,12 +59,14 @@ lint: setup ## Style, types, import rules and size budgets
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
+	$(PYTHON_ENV)/python scripts/rules.py
 	$(PYTHON_ENV)/python scripts/diagrams.py
 	$(PYTHON_ENV)/python scripts/writers.py
 
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
+	$(PYTHON_ENV)/python scripts/rules.py --check
 	$(PYTHON_ENV)/python scripts/diagrams.py --check
 	$(PYTHON_ENV)/python scripts/writers.py --check
 
