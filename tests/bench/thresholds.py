@@ -1,8 +1,9 @@
-"""What the settings of a session about the cost of an index do, at each side of their limits: `make bench-thresholds`.
+"""What the settings of a session about the cost of reading do, at each side of their limits: `make bench-thresholds`.
 
-One table, an index on a column whose values are everywhere, and one that includes the column that is summed. Every
-query runs with each value of a setting in turn, in one warm session, with another range each time; answers are
-compared. Prints a table and writes build/bench/thresholds.jsonl: medians of the repetitions.
+A table with an index on a column whose values are everywhere, one that includes the column that is summed, and a small
+and a large table to join it with, by keys and by buckets. Every query runs with each value of a setting in turn, in one
+warm session, with another range each time; answers are compared. Prints a table and writes
+build/bench/thresholds.jsonl: medians of the repetitions. ``skipstone.runtimeFilterPart`` is not measured.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +21,39 @@ import numpy as np
 import pyarrow as pa
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone.query.plans.explanation import Explanation
 
 from tests.bench.lineitem import ROOT, iceberg_session
 from tests.bench.peers import keep
 from tests.spark.index_bed import Lake, index_on
 
 RESULTS = ROOT / "build" / "bench" / "thresholds.jsonl"
-TABLE = "skipstone.ns.t"
+TABLE, SMALL, OTHER = "skipstone.ns.t", "skipstone.ns.small", "skipstone.ns.other"
 KEYS = 1_000_000
 PLAIN, INCLUDING = index_on("k", name="by_k"), index_on("d", name="by_d", include=("n",))
+BUCKETS = index_on("d", name="by_bucket", include=("n",), buckets=8)
+#: Of each column a range of keys is asked; joins ask for that of the other table.
+QUERIES = {
+    "k": f"select sum(n), max(text0), max(text1), max(text2), max(text3) from {TABLE} where k between {{}} and {{}}",
+    "d": f"select sum(n) from {TABLE} where d between {{}} and {{}}",
+    "small join": f"select sum(n), max(text0) from {SMALL} s join {TABLE} t on t.k = s.k where v between {{}} and {{}}",
+    "large join": f"select sum(t.n * o.n) from {OTHER} o join {TABLE} t on t.d = o.d where o.n between {{}} and {{}}",
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A column, the part of its keys that a range takes, and the values of one setting."""
+    """A query, the part of its keys that a range takes, the values of one setting, and other ``settings``."""
 
-    column: str
+    query: str
     part: float
     setting: str
     values: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Spark shuffles both sides of a join, as those of large tables.
+SHUFFLED = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 CASES = (
     Case("k", 0.000_02, "skipstone.worthwhilePart", ("0", "0.5", "1")),
     Case("k", 0.001, "skipstone.worthwhilePart", ("0.01", "0.5", "1")),
@@ -50,6 +63,11 @@ CASES = (
     Case("k", 0.02, "skipstone.narrowPart", ("0.2", "0.9", "1")),
     Case("d", 0.1, "skipstone.scanRowsPart", ("0", "0.25", "1")),
     Case("d", 0.4, "skipstone.scanRowsPart", ("0", "0.25", "1")),
+    Case("small join", 0.000_02, "skipstone.joinBytes", ("0", "128m", "1g")),
+    Case("small join", 0.001, "skipstone.joinBytes", ("0", "128m", "1g")),
+    Case("small join", 0.000_02, "skipstone.smallSidePart", ("0", "0.125", "1"), {"skipstone.joinBytes": "0"}),
+    Case("large join", 1.0, "skipstone.coveringPart", ("0", "0.9", "1"), SHUFFLED),
+    Case("k", 0.000_02, "skipstone.driverBytes", ("1k", "256m", "1g")),
 )
 
 
@@ -77,18 +95,26 @@ def _fill(lake: Lake, files: int, rows: int) -> None:
         numbers = {name: chance.integers(0, KEYS, rows) for name in ("k", "d", "n")}
         texts = {f"text{at}": [f"{value:016x}" for value in chance.integers(0, 1 << 60, rows)] for at in range(4)}
         table.append(pa.table({**numbers, **texts}))
-    for index in (PLAIN, INCLUDING):
+    for index in (PLAIN, INCLUDING, BUCKETS):
         lake.reindex(index)
+    numbers = {name: chance.integers(0, KEYS, rows) for name in ("k", "v", "d", "n")}
+    small = lake.create(pa.schema({"k": pa.int64(), "v": pa.int64()}), "small")
+    small.append(pa.table({"k": numbers["k"], "v": numbers["v"]}))
+    other = lake.create(pa.schema({"d": pa.int64(), "n": pa.int64()}), "other")
+    for _ in range(max(1, files // 4)):
+        other.append(pa.table({name: chance.integers(0, KEYS, rows) for name in ("d", "n")}))
+    lake.reindex(BUCKETS, name="other")
 
 
 def _measured(spark: SparkSession, case: Case, repeats: int) -> Iterator[dict[str, Any]]:
     seconds: dict[str, list[float]] = {value: [] for value in case.values}
     reads: dict[str, tuple[int, str]] = {}
     width = int(KEYS * case.part)
-    columns = "sum(n)" if case.column == "d" else "sum(n), max(text0), max(text1), max(text2), max(text3)"
+    for name, value in case.settings.items():
+        spark.conf.set(name, value)
     for repeat in range(repeats + 1):
-        start = 1000 + repeat * 7919
-        text = f"select {columns} from {TABLE} where {case.column} between {start} and {start + width}"
+        start = 0 if case.part == 1 else 1000 + repeat * 7919
+        text = QUERIES[case.query].format(start, start + width)
         answers = set()
         for value in case.values:
             spark.conf.set(case.setting, value)
@@ -96,20 +122,30 @@ def _measured(spark: SparkSession, case: Case, repeats: int) -> Iterator[dict[st
             answers.add(str(skipstone.sql(spark, text).collect()))
             if repeat:
                 seconds[value].append(time.perf_counter() - begin)
-            (relation,) = skipstone.explain(spark.sql(text)).relations
-            by = "by tasks from the index" if relation.scan else "by the driver" if relation.driver else "by tasks"
-            read = relation.plan.funnel.read if relation.plan and relation.is_rewritten else -1
-            reads[value] = (read, by if relation.is_rewritten else "as Spark")
+            reads[value] = _read(skipstone.explain(spark.sql(text)))
             spark.conf.unset(case.setting)
         assert len(answers) == 1, text
+    for name in case.settings:
+        spark.conf.unset(name)
     for value in case.values:
         read, by = reads[value]
         yield {
-            "case": f"{case.column}, {case.part:.3%} of the keys, {case.setting}={value}",
+            "case": f"{case.query}, {case.part:.3%} of the keys, {case.setting}={value}",
             "ours_s": statistics.median(seconds[value]),
             "read": read,
             "by": by,
         }
+
+
+def _read(explanation: Explanation) -> tuple[int, str]:
+    """How many files of the table are read, and by whom; -1 where no plan says it."""
+    relation = next(known for known in explanation.relations if known.table.endswith(".t"))
+    read = relation.plan.funnel.read if relation.plan else -1
+    if " buckets" in relation.text():
+        return read, "by buckets"
+    if not relation.is_rewritten:
+        return read, "as Spark"
+    return read, "by tasks from the index" if relation.scan else "by the driver" if relation.driver else "by tasks"
 
 
 if __name__ == "__main__":
