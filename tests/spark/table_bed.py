@@ -14,8 +14,9 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
@@ -113,6 +114,19 @@ class TableBed(MergeBed):
     def lose_snapshots(self) -> None:
         """Leave the source without a current snapshot, as Spark's CREATE OR REPLACE TABLE does."""
         self.catalog.commit_table(self.src(), (), (RemoveSnapshotRefUpdate(ref_name="main"),))
+
+    def replace_column(self, name: str, kind: PrimitiveType, *, is_new: bool) -> None:
+        """Give a column of the source another type, as Spark's CREATE OR REPLACE TABLE does, or drop and add it."""
+        change = self.src().transaction()
+        with UpdateSchema(change, allow_incompatible_changes=True) as update:
+            if not is_new:
+                update.update_column(name, kind)
+            else:
+                update.delete_column(name)
+        if is_new:
+            with change.update_schema() as update:
+                update.add_column(name, kind)
+        change.commit_transaction()
 
     def spec(self, consume: ConsumePolicy = ConsumePolicy.ALL, **fields: Any) -> SourceSpec:
         """The source of a job. ``duplicates``: of the spec, all else of the table."""

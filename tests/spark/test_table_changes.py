@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.types import DoubleType
 from skipstone import query
 from skipstone.query.changing import lineage, reading
 from skipstone.query.planner import ReadOptions
@@ -26,7 +28,7 @@ from skipstone_operator.reconcilers.runs.tables import with_changes
 
 from tests.examples import cases
 from tests.spark.lake import read_all, ref_of, write_files
-from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, task_of
+from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, AtSwap, task_of
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.table_bed import TableBed, rows_of
 from tests.spark.test_table_sources import Killed, die
@@ -150,9 +152,10 @@ def test_merges_of_changes_keep_a_copy_equal_whoever_dies(tmp_path: Path, seed: 
     bed.catalog.close()
 
 
-def copying(bed: TableBed, where: str | None = None) -> MergeTask:
+def copying(bed: TableBed, where: str | None = None, start: str | None = None) -> MergeTask:
     """A merge of what changed in the source."""
-    return with_changes(task_of("", source=bed.spec(NEW, where=where), when_matched=(), when_not_matched=()))
+    source = bed.spec(NEW, where=where, from_snapshot=start)
+    return with_changes(task_of("", source=source, when_matched=(), when_not_matched=()))
 
 
 @pytest.fixture
@@ -231,3 +234,33 @@ def test_changes_since_a_snapshot_that_expired_are_refused(bed: TableBed) -> Non
     with pytest.raises(UserError, match=f"snapshot {first} of ns.src, up to which it was read, has expired"):
         bed.merge(task)
     assert rows_of({1: "mon"})["id"].to_pylist() == bed.ids()
+
+
+def test_rows_that_became_one_again_stay(bed: TableBed) -> None:
+    """What repairs a table to which a writer appended a file twice."""
+    bed.add({1: "mon", 2: "tue"})
+    bed.merge(copying(bed))
+    bed.add({1: "mon"})
+    bed.merge(copying(bed))
+    bed.src().overwrite(rows_of({1: "mon", 2: "tue"}))
+    bed.merge(copying(bed))
+    assert bed.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_columns_that_became_others_are_refused_and_the_way_out_works(bed: TableBed, is_new: bool) -> None:
+    bed.add({1: "mon", 2: "tue"})
+    bed.merge(copying(bed))
+    bed.replace_column("v", DoubleType(), is_new=is_new)
+    bed.src().overwrite(pa.table({"id": [2, 3], "v": [0.5, 0.1], "day": ["tue", "mon"]}))
+    with pytest.raises(UserError, match=r"column 'v' of ns.src is another one.*whenNotMatchedBySource"):
+        bed.merge(copying(bed))
+    with bed.table().update_schema() as update:
+        update.delete_column("v")
+    with bed.table().update_schema() as update:
+        update.add_column("v", DoubleType())
+    bed.merge(task_of("", source=bed.spec(), when_not_matched_by_source=(DELETE,)))
+    task = copying(bed, start=str(bed.head()))
+    bed.src().delete("id = 2")
+    bed.merge(task)
+    assert bed.table().scan().to_arrow().select(["id", "v"]).to_pylist() == [{"id": 3, "v": 0.1}]

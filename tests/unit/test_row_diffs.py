@@ -81,8 +81,17 @@ def rows(*pairs: tuple[int | None, str]) -> pa.Table:
 
 
 def test_equal_rows_cancel_each_other_as_often_as_they_are_there() -> None:
-    found = diff_rows(rows((1, "a"), (1, "a"), (2, "b")), rows((2, "b"), (1, "a")), ["id"], "ns.t")
-    assert found.to_pylist() == [{"id": 1, "v": "a", CHANGE_COLUMN: "DELETE"}]
+    before, after = rows((1, "a"), (1, "a"), (2, "b")), rows((2, "b"), (1, "a"))
+    assert diff_rows(before, after, [], "ns.t").to_pylist() == [{"id": 1, "v": "a", CHANGE_COLUMN: "DELETE"}]
+
+
+def test_a_key_that_has_a_row_left_is_not_deleted() -> None:
+    before, after = rows((1, "a"), (1, "a"), (2, "b"), (2, "c"), (3, "d")), rows((1, "a"), (2, "c"))
+    assert diff_rows(before, after, ["id"], "ns.t").to_pylist() == [
+        {"id": 2, "v": "b", CHANGE_COLUMN: "UPDATE_BEFORE"},
+        {"id": 2, "v": "c", CHANGE_COLUMN: "UPDATE_AFTER"},
+        {"id": 3, "v": "d", CHANGE_COLUMN: "DELETE"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +100,7 @@ def test_equal_rows_cancel_each_other_as_often_as_they_are_there() -> None:
         (rows((1, "a"), (1, "b")), rows(), "2 changed rows of ns.t have the key id = 1"),
         (rows(), rows((1, "a"), (1, "a")), "2 changed rows of ns.t have the key id = 1"),
         (rows((None, "a")), rows(), "null in the key 'id'"),
+        (rows((1, "a"), (1, "b"), (1, "c")), rows((1, "b"), (1, "c")), "2 changed rows of ns.t have the key id = 1"),
     ],
 )
 def test_rows_that_no_key_tells_apart_are_refused(before: pa.Table, after: pa.Table, says: str) -> None:

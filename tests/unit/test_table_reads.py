@@ -33,11 +33,18 @@ def test_a_value_of_from_snapshot_begins_once_however_long_ago() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "way_out"), [("", "or to 0 to read it whole"), ("0", "read the whole table by a job")]
+    ("start", "has_changes", "way_out"),
+    [
+        ("", False, "or to 0 to read it whole"),
+        ("0", False, "read the whole table by a job"),
+        ("", True, "whenNotMatchedBySource"),
+    ],
 )
-def test_another_table_is_refused_by_a_way_out_that_was_not_taken_before(start: str, way_out: str) -> None:
+def test_another_table_is_refused_by_a_way_out_that_was_not_taken_before(
+    start: str, has_changes: bool, way_out: str
+) -> None:
     with pytest.raises(BadData, match=way_out):
-        find_since("src", start, [read(1, start)], "two")
+        find_since("src", start, [read(1, start)], "two", has_changes=has_changes)
 
 
 def test_appends_that_cannot_be_followed_back_are_refused() -> None:

@@ -29,10 +29,14 @@ CHANGE_COLUMN = "_change_type"
 #: Operations of snapshots after which the table has the same rows as before.
 _SAME_ROWS = frozenset({"replace"})
 _APPEND = "append"
-#: How a consumer goes on where its next rows are not known.
+#: How a consumer goes on where its next rows are not known, and where the next changes are not.
 START_AGAIN = (
     "read the whole table by a job without fromSnapshot and consume, into a table where its rows are not yet or by a "
     "merge, then go on from the snapshot that it read by source.table.fromSnapshot"
+)
+FOLLOW_AGAIN = (
+    "merge the whole table by a job without changes, fromSnapshot and consume, with the action Delete in "
+    "whenNotMatchedBySource, then go on from the snapshot that it read by source.table.fromSnapshot"
 )
 
 
@@ -116,11 +120,14 @@ def parse_snapshot_id(text: str, field: str) -> int:
     return int(text)
 
 
-def find_since(name: str, start: str, reads: Sequence[TableRead], table_uuid: str) -> int | None:
+def find_since(
+    name: str, start: str, reads: Sequence[TableRead], table_uuid: str, *, has_changes: bool = False
+) -> int | None:
     """After which snapshot a consumer's next read begins; None: it reads the whole table.
 
     ``name``: of the table, for messages; ``start``: the job's fromSnapshot, or empty, from which it begins only once;
-    ``reads``: what it has read, the newest first. Raises BadData (SOURCE_CHANGED) when that was of another table.
+    ``reads``: what it has read, the newest first; ``has_changes``: it reads changes. Raises BadData (SOURCE_CHANGED)
+    when that was of another table.
     """
     begun = frozenset(_starts(reads))
     if is_beginning(start, reads):
@@ -134,7 +141,7 @@ def find_since(name: str, start: str, reads: Sequence[TableRead], table_uuid: st
             Reason.SOURCE_CHANGED,
             f"{name} is another table (UUID {table_uuid}) than the one that was read before (UUID "
             f"{head.table_uuid}), so which of its rows are new is not known: "
-            f"{START_AGAIN if BEGINNING in begun else way_out}",
+            f"{FOLLOW_AGAIN if has_changes else START_AGAIN if BEGINNING in begun else way_out}",
             field=FIELD,
         )
     return int(head.snapshot_id) or None
@@ -198,12 +205,12 @@ def _lost(name: str, known: Mapping[int, SourceSnapshot], since: int) -> str:
             "read: the table was rolled back, another branch is read, or snapshots in between expired, and rows that "
             f"were read may be in it no longer; {START_AGAIN}"
         )
-    return lost_snapshot(name, since)
+    return lost_snapshot(name, since, START_AGAIN)
 
 
-def lost_snapshot(name: str, since: int) -> str:
+def lost_snapshot(name: str, since: int, way_out: str) -> str:
     """Why what came after ``since``, which is not retained, cannot be read."""
     return (
         f"snapshot {since} of {name}, up to which it was read, has expired or never was in it, so which rows "
-        f"are new is not known: keep snapshots longer than the time between two jobs; {START_AGAIN}"
+        f"are new is not known: keep snapshots longer than the time between two jobs; {way_out}"
     )

@@ -7,6 +7,7 @@ NaN and NaN, but not 0.0 and -0.0. Must not read files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,16 @@ def diff_rows(before: pa.Table, after: pa.Table, keys: Sequence[str], name: str)
 
     An update is two rows, the one before it and the one after it, in this order; without ``keys`` there are no updates.
     ``name``: of the table, for messages.
+    A key that has a row left is not deleted: of equal rows that become fewer, nothing has changed.
     Raises BadData (DUPLICATE_SOURCE_KEYS) when a key does not tell one row from others, or is null in a changed row.
     """
     rows = pa.concat_tables([before, after])
     codes = _codes([rows.column(at) for at in range(rows.num_columns)], rows.num_rows)
     gone, new = _left(codes[: len(before)], codes[len(before) :])
     new += len(before)
+    if keys:
+        stay = np.setdiff1d(np.arange(len(before), len(rows)), new)
+        gone, new = _without_kept(_Changed(gone, new, stay), codes, rows, keys)
     left = np.concatenate([gone, new])
     if not keys:
         deleted = np.repeat([ChangeType.DELETE.value, ChangeType.INSERT.value], [len(gone), len(new)])
@@ -60,6 +65,31 @@ def _left(before: Codes, after: Codes) -> tuple[Codes, Codes]:
         _first(np.searchsorted(known, side), np.maximum(counts[at] - counts[1 - at], 0))
         for at, side in enumerate((before, after))
     )
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Places of rows: those that are ``gone``, those that are ``new``, and those that ``stay`` beside the new ones."""
+
+    gone: Codes
+    new: Codes
+    stay: Codes
+
+
+def _without_kept(places: _Changed, codes: Codes, rows: pa.Table, keys: Sequence[str]) -> tuple[Codes, Codes]:
+    """The places of rows that are gone and of new ones, where a row that stays takes the place of the others of its
+    key: those that are equal to it have not changed, and others have become it.
+    """
+    gone, new, stay = places.gone, places.new, places.stay
+    if not (len(gone) and len(stay)):
+        return gone, new
+    at = pa.array(np.concatenate([gone, new, stay]))
+    key_codes = _codes([rows.column(key).take(at) for key in keys], len(at))
+    gone_keys, new_keys, stay_keys = np.split(key_codes, [len(gone), len(gone) + len(new)])
+    is_kept = np.isin(gone_keys, stay_keys) & ~np.isin(gone_keys, new_keys)
+    is_equal = np.isin(codes[gone], codes[stay])
+    others = stay[np.isin(stay_keys, gone_keys[is_kept & ~is_equal])]
+    return gone[~(is_kept & is_equal)], np.concatenate([new, others])
 
 
 def _first(codes: Codes, wanted: Codes) -> Codes:

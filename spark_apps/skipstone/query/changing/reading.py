@@ -24,13 +24,14 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.history.points import Point
-from skipstone_core.history.tablereads import CHANGE_COLUMN, FIELD, START_AGAIN
+from skipstone_core.history.tablereads import CHANGE_COLUMN, FIELD, FOLLOW_AGAIN
 from skipstone_core.language.predicates import Predicate
 from skipstone_core.reasons import Reason
 
 from skipstone.files.deletions import POSITION_CONTENT
 from skipstone.files.projections import DataFileDescription, Decoding, deleted_positions
 from skipstone.files.reader import describe_files, read_data_file
+from skipstone.query.changing.columns import require_comparable
 from skipstone.query.changing.diffs import diff_rows, plain_values
 from skipstone.query.changing.lineage import LineageSide, keep_unshared, proves_equality
 from skipstone.query.changing.points import resolve_since, resolve_until
@@ -130,7 +131,8 @@ def plan_changes(
     """The files that tell what changed since the snapshot ``since`` (None: all is new) up to that of ``options``.
 
     With other ``Conditions`` of the two, these are all files. Raises BadSpec for a condition or keys that do not fit
-    the table, BadData (SOURCE_CHANGED) for one of the older snapshot, KeyError for a snapshot that is not retained.
+    the table, BadData (SOURCE_CHANGED) for one of the older snapshot and for columns that were replaced by others of
+    their names, KeyError for a snapshot that is not retained.
     """
     after = known_file_set(table, options.snapshot_id)
     given = where if isinstance(where, Conditions) else Conditions(before=where, after=where)
@@ -142,6 +144,7 @@ def plan_changes(
             after=plan_read(table, predicate, options),
         )  # fmt: skip
     before = known_file_set(table, since)
+    require_comparable(".".join(table.name()), before.schema, after.schema)
     is_same = given.before == given.after
     predicate_before = predicate if is_same else _predicate_before(given.before, after.schema)
     stays_before, stays_after = _same_files(before, after) if is_same else _no_files(before, after)
@@ -175,7 +178,7 @@ def _predicate_before(where: str | None, schema: Schema) -> Predicate | None:
         raise BadData(
             Reason.SOURCE_CHANGED,
             f"the last job read the rows on which {where!r} is true, which cannot be tested any more ({error}), so "
-            f"which rows were read is not known; {START_AGAIN}",
+            f"which rows were read is not known; {FOLLOW_AGAIN}",
             field=FIELD,
         ) from error
 

@@ -18,6 +18,7 @@ from skipstone_core.contract.requests import ConsumePolicy, JobRequest, SourceSp
 from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, UserError
 from skipstone_core.history.tablereads import (
     FIELD,
+    FOLLOW_AGAIN,
     Appends,
     SourceSnapshot,
     TableRead,
@@ -135,7 +136,7 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
     )
     rows.appends()  # refuses before anything is read
     if source.change_keys and since is not None and table.snapshot_by_id(since) is None:
-        raise BadData(Reason.SOURCE_CHANGED, lost_snapshot(source.name, since), field=FIELD)
+        raise BadData(Reason.SOURCE_CHANGED, lost_snapshot(source.name, since, FOLLOW_AGAIN), field=FIELD)
     return rows
 
 
@@ -171,7 +172,7 @@ def _chosen(table: Table, spec: SourceSpec, reads: Sequence[TableRead]) -> ReadP
     source = _required(spec)
     uuid, until = str(table.metadata.table_uuid), _find_until(table, source)
     start = source.from_snapshot or ""
-    since = find_since(source.name, start, reads, uuid)
+    since = find_since(source.name, start, reads, uuid, has_changes=bool(source.change_keys))
     is_other = bool(source.change_keys) and not is_beginning(start, reads) and reads[0].where != (source.where or "")
     return ReadPin(
         table_uuid=uuid,

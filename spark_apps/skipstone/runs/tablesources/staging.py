@@ -92,6 +92,12 @@ class _Place:
         """Where a part is in the storage."""
         return f"{self.folder}/part-{number:05d}.parquet"
 
+    @property
+    def disks(self) -> str:
+        """What may be full when the rows cannot be written."""
+        temporary = tempfile.gettempdir()
+        return f"{self.storage.where(self.folder)} or {temporary}" if isinstance(self.storage, Volume) else temporary
+
     @contextmanager
     def writer(self, number: int, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         """Write a part, which is in the storage afterwards."""
@@ -130,7 +136,7 @@ def _staged(request: JobRequest, rows: TableRows, progress: Callable[[str], None
         progress(f"reading {plan.files} files of {name}")
         return place.entries(_write_rows(plan, place))
     except OSError as error:
-        if failure := storage_failure(error, rows.table.location()):
+        if failure := storage_failure(error, place.disks):
             raise failure from error
         raise
 
