@@ -31,6 +31,7 @@ OBSERVED: Manifest = {
     "management": "Observed",
 }
 INDEX: Manifest = {"tableRef": {"name": "orders"}, "columns": ["id", "day"]}
+HBASE: Manifest = {"type": "HBase", "host": "hbase-thrift.data.svc"}
 LOAD: Manifest = {"tableRef": {"name": "orders"}, "source": {"format": "Csv", "paths": ["landing/*.csv"]}}
 MERGE: Manifest = {
     "tableRef": {"name": "orders"},
@@ -250,6 +251,21 @@ ACCEPTED = (
         {
             "columns": [{"name": "id", "type": "long", "required": True}]
             + [{"name": f"c{i}", "type": "int"} for i in range(299)]
+        },
+    ),
+    _si("index-in-hbase", {"store": HBASE}),
+    _si(
+        "index-in-hbase-framed",
+        {
+            "store": {
+                **HBASE,
+                "table": "lake:skipstone",
+                "transport": "Framed",
+                "port": 9091,
+                "protocol": "Compact",
+                "tls": True,
+                "timeoutSeconds": 5,
+            }
         },
     ),
     _si("index-smallest", {}),
@@ -497,6 +513,16 @@ REJECTED = (
         "buckets is for indexes of type Covering only"),
     _si("index-one-bucket", {"type": "Covering", "buckets": 1}, "spec.buckets", "2", by_schema=True),
     _si("index-many-buckets", {"type": "Covering", "buckets": 1025}, "spec.buckets", "1024", by_schema=True),
+    _si("index-store-address", {"store": {**HBASE, "host": "http://hbase:9090"}}, "spec.store.host",
+        "store.host must be a host name or an IPv4 address"),
+    _si("index-store-table", {"store": {**HBASE, "table": "a/b"}}, "spec.store.table", "store.table must be a name"),
+    _si("index-store-port", {"store": {**HBASE, "port": 0}}, "spec.store.port", "1", by_schema=True),
+    _si("index-store-patience", {"store": {**HBASE, "timeoutSeconds": 601}}, "spec.store.timeoutSeconds", "600",
+        by_schema=True),
+    _si("index-store-with-values", {"store": HBASE, "include": ["a"]}, "spec.store",
+        "store is for indexes of type Lookup without include only"),
+    _si("index-store-of-buckets", {"store": HBASE, "type": "Covering", "buckets": 4}, "spec.store",
+        "store is for indexes of type Lookup without include only"),
     _si("index-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
     # LoadJob
     _lj("path-absolute", {"source.paths": ["/etc/passwd"]}, "spec.source.paths", "source.paths must be relative"),
@@ -731,6 +757,9 @@ UNTYPED = (
          "spec.partitioning[0].transform", "Bucket"),
     _tbl("without-warehouse", {"warehouseRef": ABSENT}, "spec.warehouseRef", "Required"),
     _si("index-type-bloom", {"type": "Bloom"}, "spec.type", "Lookup"),
+    _si("index-store-without-host", {"store": {"type": "HBase"}}, "spec.store.host", "Required"),
+    _si("index-store-unknown", {"store": {**HBASE, "type": "Redis"}}, "spec.store.type", "HBase"),
+    _si("index-store-transport", {"store": {**HBASE, "transport": "Http"}}, "spec.store.transport", "Buffered"),
     _lj("unknown-columns-dropped", {"source.unknownColumns": "Drop"}, "spec.source.unknownColumns", "Ignore"),
     _lj("format-xml", {"source.format": "Xml"}, "spec.source.format", "Parquet"),
     _mj("merge-pruning-by-index", {"pruning": {"strategy": "Index"}}, "spec.pruning.strategy", "MinMax"),
@@ -778,6 +807,8 @@ EDITS = (
     Edit("index-type", "SecondaryIndex", INDEX, {"type": "Covering", "buckets": 4}, "spec.type", f"type {NEVER}"),
     Edit("index-buckets", "SecondaryIndex", {**INDEX, "type": "Covering", "buckets": 4}, {"buckets": 8},
          "spec.buckets", f"buckets {EVER}"),
+    Edit("index-store-added", "SecondaryIndex", INDEX, {"store": HBASE}, "spec.store", "store cannot be added"),
+    Edit("index-store-moved", "SecondaryIndex", {**INDEX, "store": HBASE}, {"store.host": "other"}),
     Edit("index-suspend", "SecondaryIndex", INDEX, {"suspend": True, "maintenance": "Manual"}),
     Edit("load-table", "LoadJob", LOAD, {"tableRef.name": "x"}, "spec.tableRef", f"tableRef {NEVER}"),
     Edit("load-source", "LoadJob", LOAD, {"source.paths": ["x"]}, "spec.source", f"source {NEVER}"),

@@ -83,6 +83,7 @@ class IndexState:
     ``rows_to_merge``: entries that a reindex would merge now: those of sorted runs that are many, or all of them where
     it would drop many of files that are gone; 0: none are due.
     ``metadata``: of the index table. ``unused_below_percent``: what the index table says, which readers follow.
+    ``store``: likewise, the settings of the store that holds the entries; empty when the table does.
     """
 
     uid: str
@@ -105,6 +106,7 @@ class IndexState:
     message: str = ""
     metadata: MetadataMark = MetadataMark()
     unused_below_percent: int = 0
+    store: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters
 from skipstone_core.contract.places import PlaceRef, SourceLocationRef
 from skipstone_core.contract.spark import SparkRef
+from skipstone_core.contract.stores import HBaseRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
@@ -167,7 +168,8 @@ class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
     ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to
     the table enter their files into the index before they end. ``unused_below_percent``: queries and merges leave the
-    index alone while it covers a smaller part of the rows, None: however little it covers.
+    index alone while it covers a smaller part of the rows, None: however little it covers. ``store``: what holds its
+    entries, None: the index table.
     """
 
     name: str
@@ -177,6 +179,7 @@ class IndexRef:
     parameters: IndexParameters = NO_PARAMETERS
     is_inline: bool = False
     unused_below_percent: int | None = None
+    store: HBaseRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

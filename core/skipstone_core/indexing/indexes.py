@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters, IndexType
+from skipstone_core.contract.stores import StoreType
 from skipstone_core.ids import canonical_hash
 from skipstone_core.indexing.snapshots import FileIdentity
 
@@ -39,7 +40,8 @@ class IndexDefinition:
     """The columns of an index. Names are not part of it: renaming a column keeps the index.
 
     ``columns``: the keys, by which entries are sorted. ``included``: values that entries hold besides, each column once
-    and none that is a key. ``parameters``: those of its type. Storage types are wide (every integer is a ``long``,
+    and none that is a key. ``parameters``: those of its type. ``store``: the type of the store outside the index table
+    that holds its entries, None: they are in it. Storage types are wide (every integer is a ``long``,
     every float too, in an order-preserving form as a key and as a ``double`` of its own bits as an included value), so
     widening a column keeps the index as well.
     """
@@ -47,6 +49,7 @@ class IndexDefinition:
     columns: tuple[IndexColumn, ...]
     included: tuple[IndexColumn, ...] = ()
     parameters: IndexParameters = NO_PARAMETERS
+    store: StoreType | None = None
 
     @property
     def digest(self) -> str:
@@ -58,6 +61,8 @@ class IndexDefinition:
         described: dict[str, object] = {"layout": LAYOUT_VERSION, "columns": _described(self.columns)}
         if self.included:
             described["include"] = _described(self.included)
+        if self.store is not None:
+            described["store"] = self.store.value
         return canonical_hash({**described, **self.parameters.given})
 
     @property

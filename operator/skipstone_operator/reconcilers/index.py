@@ -121,8 +121,14 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
     lacking = not is_known(status) or buildable(status) > 0 or behind
-    unsettled = status.exists and (world.index.spec.unused_below_percent or 0) != status.unused_below_percent
-    return lacking or unsettled or status.rows_to_merge > 0 or _may_have_healed(world, status)
+    return lacking or is_unsettled(world, status) or status.rows_to_merge > 0 or _may_have_healed(world, status)
+
+
+def is_unsettled(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
+    """Return whether the index table says something else about its use than the spec."""
+    spec = world.index.spec
+    store = "" if spec.store is None else spec.store.ref().settings
+    return status.exists and ((spec.unused_below_percent or 0) != status.unused_below_percent or store != status.store)
 
 
 def needs_user(status: SecondaryIndexStatus) -> bool:

@@ -107,6 +107,7 @@ def apply_state(status: SecondaryIndexStatus, observation: Observation, uid: str
         bytes=state.bytes,
         rows_to_merge=state.rows_to_merge,
         unused_below_percent=state.unused_below_percent,
+        store=state.store,
         degraded=state.degraded.value if state.degraded else "",
         degraded_message=shorten(state.message) if state.degraded else "",
     )

@@ -20,6 +20,7 @@ from skipstone_operator.resources.common import (
     ReclaimPolicy,
     SeenMetadata,
 )
+from skipstone_operator.resources.indexstore import IndexStore
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import (
     Doc,
@@ -77,6 +78,18 @@ class SecondaryIndexSpec:
         frozen_optional("include"),
         frozen_required("type"),
         *(frozen_optional(name) for name in _PARAMETERS),
+        Rule(
+            rule="has(self.store) == has(oldSelf.store) && (!has(self.store) || self.store.type == oldSelf.store.type)",
+            message="store cannot be added or removed after creation, nor its type changed: create another resource "
+            "instead",
+            field_path=".store",
+        ),
+        Rule(
+            holds=lambda spec: spec.store is None or (spec.type is IndexType.LOOKUP and not spec.include),
+            rule="!has(self.store) || (self.type == 'Lookup' && (!has(self.include) || self.include.size() == 0))",
+            message="store is for indexes of type Lookup without include only: remove store, or include and buckets",
+            field_path=".store",
+        ),
         *(rule for kind in IndexType for part in kind.traits.parameters for rule in _parameter_rules(kind, part)),
         Rule(
             holds=lambda spec: (
@@ -128,6 +141,14 @@ class SecondaryIndexSpec:
         Doc(f"Kind of index. {' '.join(f'{kind} {kind.traits.says}.' for kind in IndexType)} Never changes."),
     ] = IndexType.LOOKUP
     buckets: Annotated[int | None, _parameter("buckets")] = None
+    store: Annotated[
+        IndexStore | None,
+        Doc(
+            "A key-value store that holds the entries instead of the index table. Such an index serves merges and "
+            "conditions that name values of all its columns. It cannot be added, removed or given another type; other "
+            "changes apply after the next reindex, which starts at once unless maintenance is Manual."
+        ),
+    ] = None
     maintenance: Annotated[
         Maintenance,
         Doc(
@@ -229,6 +250,9 @@ class SecondaryIndexStatus:
         int,
         Doc("The percentage of rows below which queries and merges do not use the index.", minimum=0, maximum=100),
     ] = 0
+    store: Annotated[
+        str, Doc("The store that holds the entries, with its settings; empty for the index table.", max_length=1024)
+    ] = ""
     degraded: Annotated[str, Doc("Why a run found the index unusable; empty when healthy.", max_length=128)] = ""
     degraded_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
     observed_reindex: Annotated[

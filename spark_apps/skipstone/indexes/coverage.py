@@ -23,19 +23,21 @@ from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
-from skipstone_core.indexing.indexes import SegmentSync, plan_run_merge, synced_up_to
+from skipstone_core.indexing.indexes import IndexDefinition, SegmentSync, synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.caches import ContentCache
-from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
+from skipstone.indexes.damage import DamagedFile
 from skipstone.indexes.definition import (
     FAILED_PROPERTY,
     IndexNames,
+    IndexShape,
     Misfit,
     define_index,
     definition_problem,
     unused_below_percent,
 )
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
     IndexFile,
@@ -43,7 +45,6 @@ from skipstone.indexes.tables import (
     index_identifier,
     load_index_table,
     open_index,
-    sorted_runs,
 )
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.parquetfiles import ParquetSource, WholeFile
@@ -60,6 +61,9 @@ COVER_SCHEMA = pa.schema(
         pa.field("definition", pa.string()),
     ]
 )
+
+#: Of an index whose entries are in a store: which of these are those of the file (``stores.generations``).
+GENERATION = pa.field("generation", pa.string())
 
 #: Cover files of up to so many bytes are decoded once in a process.
 _SMALL_BYTES = 4 * 1024 * 1024
@@ -91,17 +95,22 @@ class Coverage:
 
 
 def read_covers(index: IndexTable) -> pa.Table:
-    """The cover rows of an index (COVER_SCHEMA), one for each file: the newest entries count, as of a rebuild.
+    """The cover rows of an index (``cover_schema``), one for each file: the newest entries count, as of a rebuild.
 
     Raises OSError or pa.ArrowInvalid when a cover file is unreadable.
     """
     parts = [_read_cover_file(index, file) for file in index.covers]
-    covers = pa.concat_tables([COVER_SCHEMA.empty_table(), *parts]).combine_chunks()
+    covers = pa.concat_tables([cover_schema(index.definition).empty_table(), *parts]).combine_chunks()
     ours = pc.and_(
         pc.equal(covers["table_uuid"], index.stored.table_uuid),
         pc.equal(covers["definition"], index.definition.digest),
     )
     return _newest(covers.filter(ours))
+
+
+def cover_schema(definition: IndexDefinition) -> pa.Schema:
+    """The columns of cover rows of an index."""
+    return COVER_SCHEMA if definition.store is None else COVER_SCHEMA.append(GENERATION)
 
 
 def _newest(covers: pa.Table) -> pa.Table:
@@ -114,15 +123,16 @@ def _newest(covers: pa.Table) -> pa.Table:
 
 def _read_cover_file(index: IndexTable, file: IndexFile) -> pa.Table:
     """Return the rows of a cover file; known content is not decoded again."""
+    schema = cover_schema(index.definition)
     with index.table.io.new_input(file.path).open() as stream:
         if file.size > _SMALL_BYTES:
-            return _decoded(stream)
+            return _decoded(stream, schema)
         content = stream.read()
-    return _covers.get(content, lambda: _decoded(BytesIO(content)))
+    return _covers.get(content, lambda: _decoded(BytesIO(content), schema))
 
 
-def _decoded(source: ParquetSource) -> pa.Table:
-    return WholeFile(source).read(COVER_SCHEMA.names).cast(COVER_SCHEMA)
+def _decoded(source: ParquetSource, schema: pa.Schema) -> pa.Table:
+    return WholeFile(source).read(schema.names).cast(schema)
 
 
 def read_index(catalog: Catalog, identifier: Identifier, table_uuid: str) -> tuple[IndexTable | None, pa.Table]:
@@ -186,23 +196,29 @@ def see_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: F
     identifier = index_identifier(warehouse, ref, index)
     try:
         index_table, covers = read_index(catalog, identifier, files.table_uuid)
-        damage = _damage(identifier, index_table)
+        damage = _damage(identifier, index_table, covers)
     except UnreadableIndex as error:
         reason = Reason.INDEX_DAMAGED if error.is_damaged else Reason.STORAGE_UNAVAILABLE
         state = replace(_counts(files, _nothing(files), index), exists=True)
         return SeenIndex(_with_problem(state, Misfit(reason, f"{error}; it counts as empty")))
     if index_table is None:
         return SeenIndex(_with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index)))
-    state = _counts(files, cover_files(files, sound_covers(index_table, covers, damage)), index, index_table)
+    sound = _sound_covers(index_table, covers, damage)
+    state = _with_size(_counts(files, cover_files(files, sound), index, index_table), index_table, covers)
     problem = definition_problem(files.schema, index_table.stored) or _damage_problem(damage)
     return SeenIndex(_with_problem(state, problem), index_table, covers)
 
 
-def _damage(identifier: Identifier, index_table: IndexTable | None) -> tuple[DamagedFile, ...]:
+def _damage(identifier: Identifier, index_table: IndexTable | None, covers: pa.Table) -> tuple[DamagedFile, ...]:
     try:
-        return find_damage(index_table) if index_table else ()
+        return store_of(index_table).find_damage(covers) if index_table else ()
     except OSError as error:
         raise UnreadableIndex(identifier, error) from error
+
+
+def _sound_covers(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> pa.Table:
+    """The cover rows whose entries can be read."""
+    return covers.filter(pa.array(store_of(index).plan_withdrawal(covers, damage).is_covered)) if damage else covers
 
 
 def _damage_problem(damage: Sequence[DamagedFile]) -> Misfit | None:
@@ -218,7 +234,7 @@ def _nothing(files: FileSet) -> Coverage:
 
 def _spec_problem(schema: Schema, index: IndexRef) -> Misfit | None:
     try:
-        define_index(schema, IndexNames(index.columns, index.include), index.parameters)
+        define_index(schema, IndexNames(index.columns, index.include), IndexShape(index.parameters, index.store))
     except BadSpec as error:
         return Misfit(error.reason, str(error))
     return None
@@ -246,9 +262,6 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, index_table: In
         files_covered=int(coverage.covered.sum()),
         rows_live=int(records.sum()),
         rows_covered=int(records[coverage.covered].sum()),
-        entries=sum(file.records for file in index_table.entries) if index_table else 0,
-        bytes=sum(file.size for file in (*index_table.entries, *index_table.covers)) if index_table else 0,
-        rows_to_merge=sum(run.rows for run in plan_run_merge(sorted_runs(index_table.entries))) if index_table else 0,
         synced_sequence_number=synced_up_to(segments),
         exists=index_table is not None,
         degraded=Reason.SEGMENTS_FAILED if shown else None,
@@ -256,6 +269,14 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, index_table: In
         metadata=MetadataMark() if index_table is None else metadata_mark(index_table.table),
         unused_below_percent=0 if index_table is None else unused_below_percent(index_table.table.properties),
     )
+
+
+def _with_size(state: IndexState, index_table: IndexTable, covers: pa.Table) -> IndexState:
+    size = store_of(index_table).size(covers)
+    nbytes = size.bytes + sum(file.size for file in index_table.covers)
+    store = index_table.stored.store
+    settings = "" if store is None else store.settings
+    return replace(state, entries=size.entries, bytes=nbytes, rows_to_merge=size.rows_to_merge, store=settings)
 
 
 def segment_coverage(files: FileSet, coverage: Coverage) -> list[SegmentSync]:

@@ -25,14 +25,15 @@ _CHUNK_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class DamagedFile:
-    """An entry file that cannot be read, and how it is (a clause: ``is gone``)."""
+    """An entry file that cannot be read, and how it is (a clause: ``is gone``); ``what`` it is, for people."""
 
     path: str
     problem: str
+    what: str = "index file"
 
     def __str__(self) -> str:
         """A clause for status and logs."""
-        return f"index file {self.path} {self.problem}"
+        return f"{self.what} {self.path} {self.problem}"
 
 
 def find_damage(index: IndexTable, files: Sequence[IndexFile] | None = None) -> tuple[DamagedFile, ...]:
@@ -134,8 +135,3 @@ def _file_ids(index: IndexTable, files: Sequence[IndexFile]) -> tuple[int, int] 
     if any(None in pair for pair in ends):
         return None
     return min(first for first, _ in ends), max(last for _, last in ends)
-
-
-def sound_covers(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> pa.Table:
-    """The cover rows whose entries can be read."""
-    return covers.filter(pa.array(plan_withdrawal(index, covers, damage).is_covered)) if damage else covers

@@ -16,8 +16,10 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from skipstone_core.codec import decode, encode
 from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters, IndexType, find_type
-from skipstone_core.errors import BadSpec
+from skipstone_core.contract.stores import HBaseRef
+from skipstone_core.errors import BadSpec, ContractViolation
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, INDEX_TABLE_UUID_PROPERTY, INDEX_UID_PROPERTY
 from skipstone_core.indexing.indexes import (
     MAX_INCLUDED_COLUMNS,
@@ -37,6 +39,8 @@ COVER = "cover"
 #: the included columns. A definition has no property for what it is without.
 COLUMNS_PROPERTY = "skipstone.index.columns"
 INCLUDED_PROPERTY = "skipstone.index.include"
+#: The store outside the index table that holds its entries, as a JSON object without credentials.
+STORE_PROPERTY = "skipstone.index.store"
 #: Segments that could not be indexed: JSON object of segment id to sentence.
 FAILED_PROPERTY = "skipstone.index.failed"
 #: Readers leave the index alone while it covers a smaller percentage of the rows.
@@ -44,6 +48,7 @@ UNUSED_BELOW_PROPERTY = "skipstone.index.unused-below-percent"
 
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
+_GENERATION_FIELD = 13
 _KIND_FIELD, _LEVEL_FIELD, _FIRST_KEY_FIELD, _FIRST_VALUE_FIELD = 1, 2, 100, 200
 _COLUMNS, _INCLUDE = "spec.columns", "spec.include"
 #: The properties of the parameters that the type of an index takes.
@@ -59,13 +64,28 @@ class IndexNames:
 
 
 @dataclass(frozen=True)
+class IndexShape:
+    """What an index is besides its columns: the parameters of its type, and the store that holds its entries."""
+
+    parameters: IndexParameters = NO_PARAMETERS
+    store: HBaseRef | None = None
+
+
+PLAIN = IndexShape()
+
+
+@dataclass(frozen=True)
 class StoredDefinition:
-    """A definition as an index table's properties hold it, with the column names at build time."""
+    """A definition as an index table's properties hold it, with the column names at build time.
+
+    ``store``: what holds the entries, None: the index table.
+    """
 
     definition: IndexDefinition
     names: IndexNames
     table_uuid: str
     owner_uid: str
+    store: HBaseRef | None = None
 
 
 def key_name(position: int) -> str:
@@ -102,21 +122,27 @@ def entry_columns(definition: IndexDefinition) -> dict[int, EntryColumn]:
     return {**keys, **values}
 
 
-def define_index(schema: Schema, names: IndexNames, parameters: IndexParameters = NO_PARAMETERS) -> IndexDefinition:
+def define_index(schema: Schema, names: IndexNames, shape: IndexShape = PLAIN) -> IndexDefinition:
     """The definition of an index on columns of ``schema``.
 
     Raises BadSpec naming spec.columns or spec.include when a column is missing, given twice, too many, or of a type
     that the index cannot hold, and the field of a parameter that is out of range.
     """
+    parameters = shape.parameters
     for known in parameters.type.traits.parameters:
         if not known.minimum <= (number := parameters.given[known.name]) <= known.maximum:
             message = f"{number} {known.name} given, set {known.minimum} to {known.maximum}"
             raise _bad(f"spec.{known.name}", Reason.INVALID_SPEC, message)
     _require_names(names)
+    if shape.store is not None and (names.included or parameters.given):
+        field = _INCLUDE if names.included else "spec.type"
+        message = f"an index with entries in {shape.store.type} is of type Lookup and has no included columns"
+        raise _bad(field, Reason.INVALID_SPEC, f"{message}; create the index again without {field.split('.')[1]}")
     definition = IndexDefinition(
         tuple(_index_column(schema, name, _COLUMNS) for name in names.columns),
         tuple(_index_column(schema, name, _INCLUDE) for name in names.included),
         parameters,
+        None if shape.store is None else shape.store.type,
     )
     _require_fit(schema, definition)
     return definition
@@ -195,6 +221,9 @@ def index_schema(definition: IndexDefinition) -> Schema:
         NestedField(11, "definition", StringType(), doc="cover: digest of the definition of the index"),
     ]
     fixed.extend(kind_of(definition).partitions)
+    if definition.store is not None:
+        doc = "cover: which entries of the store are those of the data file"
+        fixed.append(NestedField(_GENERATION_FIELD, "generation", StringType(), doc=doc))
     keys = [
         NestedField(_FIRST_KEY_FIELD + i, key_name(i), column_type(column.storage_type), doc=f"key {i}")
         for i, column in enumerate(definition.columns)
@@ -280,9 +309,11 @@ def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
         columns, names = _from_json(properties[COLUMNS_PROPERTY])
         included, included_names = _from_json(properties.get(INCLUDED_PROPERTY, "[]"))
         parameters = {name: int(properties[key]) for name, key in _PARAMETERS.items() if key in properties}
-    except (KeyError, ValueError, TypeError):
+        store = stored_store(properties)
+    except (KeyError, ValueError, TypeError, ContractViolation):
         return None
-    definition = IndexDefinition(columns, included, IndexParameters(**parameters))
+    kind = None if store is None else store.type
+    definition = IndexDefinition(columns, included, IndexParameters(**parameters), kind)
     if not columns or definition.digest != properties.get(INDEX_DEFINITION_PROPERTY):
         return None
     return StoredDefinition(
@@ -290,7 +321,19 @@ def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
         IndexNames(names, included_names),
         table_uuid=properties.get(INDEX_TABLE_UUID_PROPERTY, ""),
         owner_uid=properties.get(INDEX_UID_PROPERTY, ""),
+        store=store,
     )
+
+
+def store_property(store: HBaseRef) -> str:
+    """The value of STORE_PROPERTY."""
+    return json.dumps(encode(store), sort_keys=True)
+
+
+def stored_store(properties: Mapping[str, str]) -> HBaseRef | None:
+    """The store that holds the entries. Raises ValueError or ContractViolation for what names none of this version."""
+    text = properties.get(STORE_PROPERTY)
+    return None if text is None else decode(HBaseRef, json.loads(text), path=STORE_PROPERTY)
 
 
 def _from_json(text: str) -> tuple[tuple[IndexColumn, ...], tuple[str, ...]]:

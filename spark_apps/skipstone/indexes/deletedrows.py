@@ -22,6 +22,7 @@ from skipstone.indexes.asking.probes import PLACE, Probe, ProbeColumns, read_ent
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keys import is_exact, stored_keys
 from skipstone.indexes.keytests import AnyTest, Null, Points, Test
+from skipstone.indexes.kinds import kind_of
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.resolving.keys import DeleteGroup, EqualityKeys, key_rows
 
@@ -60,7 +61,8 @@ def serves(index: FoundIndex, group: DeleteGroup, kinds: Sequence[IcebergType]) 
     """
     columns = index.index.definition.field_ids
     is_whole = set(group.field_ids) <= set(columns) and columns[0] in group.field_ids
-    return is_whole and not index.replaced and all(is_exact(kind) for kind in kinds)
+    tells_values = kind_of(index.index.definition).tells_values
+    return is_whole and tells_values and not index.replaced and all(is_exact(kind) for kind in kinds)
 
 
 def find_by_index(index: FoundIndex, question: RowQuestion) -> RowAnswer | str:

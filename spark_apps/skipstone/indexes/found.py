@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,14 @@ from skipstone_core.indexing.use import NotUsed, ReadCost, covers_too_little
 from skipstone_core.reasons import Reason
 
 from skipstone.caches import ByteCache
-from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
+from skipstone.indexes.coverage import (
+    COVER_SCHEMA,
+    Coverage,
+    UnreadableIndex,
+    cover_files,
+    read_covers,
+    segment_coverage,
+)
 from skipstone.indexes.definition import (
     EntryColumn,
     StoredDefinition,
@@ -35,8 +42,9 @@ from skipstone.indexes.definition import (
     stored_definition,
     unused_below_percent,
 )
-from skipstone.indexes.keytests import AllTests, AnyTest, Test, bounds_leading
+from skipstone.indexes.keytests import AllTests, AnyTest, Test
 from skipstone.indexes.ranges import KnownBounds
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
 from skipstone.tables.filesets import FileSet
 
@@ -101,13 +109,14 @@ class CoveredFiles:
 class FoundIndex:
     """An index of a table with its coverage of one FileSet.
 
-    ``bounds``: of its own files. ``replaced``: why a condition may not mean its columns.
+    ``bounds``: of its own files. ``replaced``: why a condition may not mean its columns. ``cover_rows``: all of them.
     """
 
     index: IndexTable
     files: CoveredFiles
     bounds: KnownBounds
     replaced: str = ""
+    cover_rows: pa.Table = field(default_factory=COVER_SCHEMA.empty_table)
 
     @property
     def name(self) -> str:
@@ -130,8 +139,15 @@ class FoundIndex:
         return {number: column for number, column in self.columns.items() if column.is_key}
 
     def serves(self, test: Test) -> bool:
-        """Return whether the test narrows the first column: else the index would be read from end to end."""
-        return bounds_leading(test, self.index.definition.field_ids[0])
+        """Return whether the entries for a test can be found without reading all of them."""
+        return store_of(self.index).serves(test)
+
+    def wanted_ordinals(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """The file of each file id; -1 for those that are not live, or not among ``wanted`` files."""
+        ordinal_of = self.files.ordinal_of.copy()
+        live = ordinal_of >= 0
+        ordinal_of[live] = np.where(wanted[ordinal_of[live]], ordinal_of[live], -1)
+        return ordinal_of
 
     def serves_part(self, test: Test) -> bool:
         """Return whether it serves some part of a test that needs several indexes."""
@@ -259,7 +275,7 @@ def _find(head: _Head, files: FileSet) -> FoundIndex | IndexProblem:
     covered = _covered_files(index, files, content.cover_rows)
     if refusal := _too_little(covered, files, unused_below_percent(index.table.properties)):
         return IndexProblem(name, refusal)
-    return FoundIndex(index, covered, content.bounds, problem.message if problem else "")
+    return FoundIndex(index, covered, content.bounds, problem.message if problem else "", content.cover_rows)
 
 
 def _too_little(covered: CoveredFiles, files: FileSet, percent: int) -> IndexRefusal | None:

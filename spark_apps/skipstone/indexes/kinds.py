@@ -49,9 +49,17 @@ class CoveringKind(IndexKind):
         return None if is_bucketed(str(kind)) else UNFIT_FOR_BUCKETS
 
 
+class StoredKind(IndexKind):
+    """The type Lookup in a store outside the index table, which holds hashes of keys."""
+
+    tells_values = False
+
+
 KINDS: Mapping[IndexType, IndexKind] = {IndexType.LOOKUP: IndexKind(), IndexType.COVERING: CoveringKind()}
+
+_IN_STORE = StoredKind()
 
 
 def kind_of(definition: IndexDefinition) -> IndexKind:
     """What an index does by its type."""
-    return KINDS[definition.type]
+    return KINDS[definition.type] if definition.store is None else _IN_STORE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAl
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone_core.contract.requests import IndexRef, Management, TableRef, WarehouseRef, levels_of
+from skipstone_core.contract.stores import HBaseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import index_table_name
 from skipstone_core.indexing.indexes import IndexDefinition, SortedRun
@@ -25,12 +26,14 @@ from skipstone_core.reasons import Reason
 from skipstone.indexes.definition import (
     COVER,
     ENTRY,
+    STORE_PROPERTY,
     IndexNames,
     StoredDefinition,
     index_partition_spec,
     index_properties,
     index_schema,
     key_name,
+    store_property,
     stored_definition,
 )
 from skipstone.tables.committing.swaps import wall_clock_ms
@@ -166,22 +169,27 @@ def reopen_index(catalog: Catalog, index: IndexTable) -> IndexTable:
 
 @dataclass(frozen=True, kw_only=True)
 class NewIndex:
-    """The parts of a new index table."""
+    """The parts of a new index table. ``store``: what holds its entries, None: the table itself."""
 
     identifier: Identifier
     definition: IndexDefinition
     names: IndexNames
     table_uuid: str
     owner_uid: str
+    store: HBaseRef | None = None
 
 
-def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
+#: Removes the entries of an index that are not in its table; why they stay, as a clause, or an empty text.
+DropEntries = Callable[[IndexTable], str]
+
+
+def create_index(catalog: Catalog, new: NewIndex, drop_entries: DropEntries) -> IndexTable:
     """Create an empty index table; one that another run made meanwhile is taken when it is the same index.
 
     A table of the same owner that was made for another table or definition is purged first: it is derived data.
     Raises BadSpec (RESOURCE_CONFLICT) when the name belongs to a table that is not an index.
     """
-    _purge_outdated(catalog, new)
+    _purge_outdated(catalog, new, drop_entries)
     make_namespace(catalog, new.identifier[:-1])
     opened = open_index(_create_or_load(catalog, new))
     if opened is None:
@@ -200,6 +208,7 @@ def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
                 **_storage_properties(new.definition),
                 **index_properties(new.definition, new.names, table_uuid=new.table_uuid, owner_uid=new.owner_uid),
                 REMAINS_PROPERTY: str(wall_clock_ms()),
+                **({} if new.store is None else {STORE_PROPERTY: store_property(new.store)}),
             },
         )
     except TableAlreadyExistsError as error:
@@ -221,7 +230,7 @@ def _storage_properties(definition: IndexDefinition) -> dict[str, str]:
     }
 
 
-def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
+def _purge_outdated(catalog: Catalog, new: NewIndex, drop_entries: DropEntries) -> None:
     table = load_index_table(catalog, new.identifier)
     if table is None:
         return
@@ -229,12 +238,15 @@ def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
     if stored is None or stored.owner_uid != new.owner_uid:
         return
     if (stored.table_uuid, stored.definition) != (new.table_uuid, new.definition):
-        _drop_outdated(catalog, table)
+        _drop_outdated(catalog, table, drop_entries)
 
 
-def _drop_outdated(catalog: Catalog, table: Table) -> None:
+def _drop_outdated(catalog: Catalog, table: Table, drop_entries: DropEntries) -> None:
     """Drop an index table; its files stay where others may use them. Raises DependencyUnavailable."""
     name = ".".join(table.name())
+    index = open_index(table)
+    if index is not None and (kept := drop_entries(index)):
+        _log.warning("the outdated index table %s is dropped, but %s", name, kept)
     try:
         done = purge(catalog, table)
     except DependencyUnavailable as error:

@@ -19,9 +19,9 @@ from skipstone_core.indexing.choice import Offer, plan_next
 from skipstone_core.indexing.use import ReadCost
 from skipstone_core.merging.merges import BoundKey
 
-from skipstone.indexes.asking.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
+from skipstone.indexes.asking.keyprobe import KeyProbe
 from skipstone.indexes.found import FoundIndex, IndexProblem
-from skipstone.indexes.kinds import kind_of
+from skipstone.indexes.stores.port import KeyFinder, store_of
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Narrowed, SliceRunner, StageRefusal, run_here
@@ -37,30 +37,26 @@ FindIndexes = Callable[[], tuple[Sequence[FoundIndex], Sequence[IndexProblem]]]
 class ProbePlanner:
     """Plans the probe of one slice; ``keys`` are those that the index binds, in its order."""
 
-    search: KeySearch
+    search: KeyFinder
     keys: Sequence[BoundKey]
 
     def __call__(self, change_slice: ChangeSlice) -> KeyProbe:
         """Return the part of the index to read for the slice."""
-        return (
-            plan_key_probe(self.search, read_keys(change_slice, self.keys))
-            if change_slice.keyed
-            else KeyProbe((), ReadCost())
-        )
+        return self.search.plan(read_keys(change_slice, self.keys)) if change_slice.keyed else KeyProbe((), ReadCost())
 
 
 @dataclass(frozen=True)
 class Prober:
     """Reads the index for one slice."""
 
-    search: KeySearch
+    search: KeyFinder
     keys: Sequence[BoundKey]
     probes: dict[str, KeyProbe]
 
     def __call__(self, change_slice: ChangeSlice) -> Int64s:
         """The wanted files that hold a key of the slice."""
         keys = read_keys(change_slice, self.keys) if self.probes[change_slice.path].parts else []
-        return hit_files(self.search, self.probes[change_slice.path], keys) if keys else np.empty(0, dtype=np.int64)
+        return self.search.hits(self.probes[change_slice.path], keys) if keys else np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -187,24 +183,20 @@ class _Asking:
         message = "; ".join(self.outcomes) or self.refusal.message
         return Narrowed(self.left, message) if self.is_asked else StageRefusal(self.refusal.code, message)
 
-    def _search(self, index: FoundIndex, keys: Sequence[BoundKey], wanted: Mask) -> KeySearch:
-        return key_search(index, [key.type for key in keys], wanted, self.stage.savings(wanted))
+    def _search(self, index: FoundIndex, keys: Sequence[BoundKey], wanted: Mask) -> KeyFinder:
+        kinds = [key.type for key in keys]
+        return store_of(index.index).search(index, kinds, wanted, self.stage.savings(wanted))
 
     def _not_covered(self) -> StageRefusal:
         return StageRefusal(LeftOut.NOT_COVERED, f"it covers none of {len(self.left.files)} candidate files")
 
 
 def bound_keys(index: FoundIndex, keys: Sequence[BoundKey], schema: Schema) -> list[BoundKey]:
-    """Those of ``keys`` that are the leading columns of an index, in its order; none if that tells less."""
-    if not kind_of(index.index.definition).tells_values:
-        return []
+    """Those of ``keys`` that are the leading columns of an index, in its order; none if it is not searched by them."""
     by_field = {schema.find_field(key.target).field_id: key for key in keys}
-    bound: list[BoundKey] = []
-    for field_id in index.index.definition.field_ids:
-        if field_id not in by_field:
-            break
-        bound.append(by_field[field_id])
-    return bound
+    of_columns = [by_field.get(field_id) for field_id in index.index.definition.field_ids]
+    count = store_of(index.index).bound([None if key is None else key.type for key in of_columns])
+    return [key for key in of_columns[:count] if key is not None]
 
 
 def _none_fits(problems: Sequence[IndexProblem]) -> StageRefusal:

@@ -15,7 +15,8 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.tables import index_identifier
+from skipstone.indexes.stores.port import store_of
+from skipstone.indexes.tables import index_identifier, open_index
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 from skipstone.tables.storage import plain_location
@@ -66,12 +67,22 @@ def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
             if not _is_ours(table, target):
                 why = "was not created by this resource, or has taken the name of the table that was"
                 return Reason.DATA_RETAINED, f"{name} {why}; its data is kept at {table.location()}."
+            # first, while the table says where they are: what it says to be covered is looked for before it counts
+            kept = _drop_entries(table)
             if done := purge(catalog, table):
-                return _outcome(name, table, done)
+                reason, message = _outcome(name, table, done)
+                return (Reason.DATA_RETAINED, f"{message} {kept}") if kept else (reason, message)
         except (NoSuchTableError, NoSuchNamespaceError):
             return Reason.DATA_DELETED, f"{name} is not in the catalog."
     message = f"{name} was changed {ROUNDS} times while it was about to be dropped: stop what writes it."
     raise DependencyUnavailable(Reason.CONFLICTED, message)
+
+
+def _drop_entries(table: Table) -> str:
+    """Remove entries of an index that are in a store outside its table; a sentence when they stay."""
+    index = open_index(table)
+    kept = "" if index is None else store_of(index).drop()
+    return f"{kept[:1].upper()}{kept[1:]}." if kept else ""
 
 
 def _outcome(name: str, table: Table, done: Purged) -> tuple[Reason, str]:

@@ -24,12 +24,19 @@ from skipstone.indexes.building.build import BuildSite
 from skipstone.indexes.building.sorting import BUFFER_BYTES
 from skipstone.indexes.building.waves import MissingUnit, plan_units
 from skipstone.indexes.coverage import UnreadableIndex, cover_files, failed_segments, read_covers, read_index
-from skipstone.indexes.damage import DamagedFile, find_damage
-from skipstone.indexes.definition import FAILED_PROPERTY, UNUSED_BELOW_PROPERTY, unused_below_percent
+from skipstone.indexes.damage import DamagedFile
+from skipstone.indexes.definition import (
+    FAILED_PROPERTY,
+    STORE_PROPERTY,
+    UNUSED_BELOW_PROPERTY,
+    store_property,
+    unused_below_percent,
+)
 from skipstone.indexes.scans import UnreadableIndexFile
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable, index_identifier, reopen_index
 from skipstone.indexes.upkeep.expiry import expire_index
-from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
+from skipstone.indexes.upkeep.quarantine import quarantine
 from skipstone.indexes.upkeep.rebuilding import begun, end_rebuild, find_rebuild, newer_coverage, with_properties
 from skipstone.indexes.upkeep.remains import clear_remains
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
@@ -82,8 +89,8 @@ def run_reindex(
     progress = Progress()
     with reporter.stage("check"):
         index = _open(work)
-        damage = find_damage(index)
         index = _with_settings(work, index)
+        damage = store_of(index).find_damage(read_covers(index))
     for _ in range(MAX_REPAIRS):
         with reporter.stage("build"):
             sound = _set_aside(work, index, damage, progress)
@@ -97,6 +104,7 @@ def run_reindex(
     _remember_failures(index, progress.failed)
     expire_index(work.catalog, index, ports)
     clear_remains(work.catalog, request.warehouse, index, request.run_id, ports)
+    store_of(index).tidy(read_covers(index))
     return _report(work, progress)
 
 
@@ -128,6 +136,8 @@ def _with_settings(work: _Work, index: IndexTable) -> IndexTable:
     least = work.index.unused_below_percent or 0
     if least != unused_below_percent(index.table.properties):
         changed[UNUSED_BELOW_PROPERTY] = str(least)
+    if work.index.store is not None and work.index.store != index.stored.store:
+        changed[STORE_PROPERTY] = store_property(work.index.store)
     return with_properties(work.catalog, index, changed)
 
 
@@ -217,7 +227,7 @@ def _merge_runs(work: _Work, index: IndexTable, progress: Progress) -> tuple[Ind
         return merge_runs(_entering(work), index, due, progress), ()
     except UnreadableIndexFile as error:
         newest = reopen_index(work.catalog, index)
-        if damage := confirm_damage(newest, error):
+        if damage := store_of(newest).confirm_damage(read_covers(newest), error):
             return newest, damage
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{error}; try again later") from error
 

@@ -226,7 +226,8 @@ def build_index_ref(index: IndexSubject) -> IndexRef:
     spec, meta = index.spec, index.meta
     inline, least = spec.maintenance is Maintenance.INLINE and not spec.suspend, spec.unused_below_percent or None
     ref = IndexRef(name=meta.name, uid=meta.uid, columns=spec.columns, include=spec.include, parameters=spec.parameters)
-    return replace(ref, is_inline=inline, unused_below_percent=least)
+    store = None if spec.store is None else spec.store.ref()
+    return replace(ref, is_inline=inline, unused_below_percent=least, store=store)
 
 
 def _about_table(place: Place, table: TableSubject) -> Task:
@@ -380,6 +381,7 @@ def plan_reindex_run(
             **index.spec.parameters.given,
             "type": index.spec.type.value,
             **({"unusedBelowPercent": index.spec.unused_below_percent} if index.spec.unused_below_percent else {}),
+            **({"store": index.spec.store.ref().settings} if index.spec.store else {}),
             "request": request,
             "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},
         },

@@ -67,6 +67,14 @@ class KeySearch:
         """The columns of the index that are read."""
         return [*(key_name(i) for i in range(len(self.columns))), _FILE_ID]
 
+    def plan(self, keys: Sequence[pa.Array]) -> KeyProbe:
+        """Return the row groups that may hold one of ``keys``, see ``plan_key_probe``."""
+        return plan_key_probe(self, keys)
+
+    def hits(self, probe: KeyProbe, keys: Sequence[pa.Array]) -> Int64s:
+        """Return the wanted files that hold one of ``keys``, see ``hit_files``."""
+        return hit_files(self, probe, keys)
+
 
 @dataclass(frozen=True)
 class KeyProbe:
@@ -82,9 +90,6 @@ def key_search(index: FoundIndex, kinds: Sequence[KeyType], wanted: Mask, saving
     fields = {field.name: field.field_id for field in index.index.table.schema().fields}
     bounds = index.index.files.bounds(fields[key_name(0)])
     rows = pa.array([file.ordinal for file in index.index.entries], pa.int64())
-    ordinal_of = index.files.ordinal_of.copy()
-    live = ordinal_of >= 0
-    ordinal_of[live] = np.where(wanted[ordinal_of[live]], ordinal_of[live], -1)
     return KeySearch(
         io=index.index.table.io,
         definition=index.index.definition,
@@ -92,7 +97,7 @@ def key_search(index: FoundIndex, kinds: Sequence[KeyType], wanted: Mask, saving
         columns=columns,
         lower=columns[0].canonical(bounds.lower.take(rows)),
         upper=columns[0].canonical(bounds.upper.take(rows)),
-        ordinal_of=ordinal_of,
+        ordinal_of=index.wanted_ordinals(wanted),
         savings=savings,
     )
 

@@ -18,11 +18,12 @@ from skipstone_core.indexing.use import USUAL_LIMITS, CostLimits, NotUsed, ReadC
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.estimates import entries_at_least
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
-from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
+from skipstone.indexes.asking.probes import Probe, ProbeColumns, WholeProbe, entry_files, plan_probe, read_hits
 from skipstone.indexes.asking.sampling import Sample, looks_of, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keytests import AllTests, AnyTest, Test, narrowed_columns, tested_columns
 from skipstone.indexes.kinds import kind_of
+from skipstone.indexes.stores.port import ProbeTerms, store_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -136,10 +137,11 @@ def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Pr
     if savings.files == 0 and candidates.mask.any():
         message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
         return IndexRefusal(NotUsed.NOT_COVERED, message)
-    probe = worthwhile_probe(index, test, savings, ProbeColumns(index.columns), candidates.limits)
+    store = store_of(index.index)
+    probe = store.probe(index, test, savings, ProbeTerms(ProbeColumns(index.columns), candidates.limits))
     if isinstance(probe, Probe) or index.columns == index.keys:
         return probe
-    return worthwhile_probe(index, test, savings, ProbeColumns(index.keys), candidates.limits)
+    return store.probe(index, test, savings, ProbeTerms(ProbeColumns(index.keys), candidates.limits))
 
 
 def worthwhile_probe(
@@ -152,12 +154,12 @@ def worthwhile_probe(
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
         if not is_worthwhile(to_open, savings, limits):
-            return _no_gain(to_open, savings)
+            return no_gain(to_open, savings)
         probe = plan_probe(index, test, files, columns)
         cost = probe.cost + ReadCost(rows=entries_at_least(index, test))
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         return _unreadable(error)
-    return probe if is_worthwhile(cost, savings, limits) else _no_gain(cost, savings)
+    return probe if is_worthwhile(cost, savings, limits) else no_gain(cost, savings)
 
 
 @dataclass
@@ -193,7 +195,7 @@ class _Weighing:
         if is_worthwhile(question.cost, savings, self.candidates.limits):
             return question
         nothing = "no file is covered for every arm of the OR"
-        self.refuse_all(question, _no_gain(question.cost, savings, nothing, _TOGETHER))
+        self.refuse_all(question, no_gain(question.cost, savings, nothing, _TOGETHER))
         return None
 
     def _probe(self, index: FoundIndex, test: Test) -> Probe | None:
@@ -236,7 +238,7 @@ class _Weighing:
 _TOGETHER = "the indexes of all arms of the OR together"
 
 
-def _no_gain(
+def no_gain(
     cost: ReadCost, savings: ReadCost, nothing: str = "min/max leaves no file", who: str = "it"
 ) -> IndexRefusal:
     """Refusal by cost, with the numbers; ``nothing``: why there is no file to save. ``who``: what would be read."""
@@ -314,6 +316,10 @@ class _Asking:
     def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
         try:
+            if isinstance(probe, WholeProbe):
+                hits = probe.read()  # of equal hashes: they do not tell how many rows pass
+                self.weighing.take(probe)
+                return hits
             if (everywhere := self._everywhere_at_once(probe)) is not None:
                 self.weighing.refuse(index, replace(_everywhere(everywhere, self.candidates), cost=probe.cost))
                 return None
@@ -357,7 +363,7 @@ class _Asking:
         for part in waiting:
             offer = self._offer(part, hits, asked)
             who = "it" if isinstance(part, Probe) else _TOGETHER
-            refusal = _no_gain(offer.cost, offer.savings, "the others leave no file it covers", who)
+            refusal = no_gain(offer.cost, offer.savings, "the others leave no file it covers", who)
             self.weighing.refuse_all(part, refusal)
         return hits
 

@@ -5,6 +5,7 @@ Called by lookup and by index-only answers. Must not weigh whether asking pays: 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -72,6 +73,15 @@ class Probe:
     def covered(self) -> npt.NDArray[np.bool_]:
         """One boolean per file: whether the index covers it."""
         return self.index.covered
+
+
+@dataclass(frozen=True)
+class WholeProbe(Probe):
+    """A probe of a store that answers at once: there is nothing to sample, and no part to read alone."""
+
+    @abstractmethod
+    def read(self) -> IndexHits:
+        """Return all hits. Raises OSError."""
 
 
 def entry_files(index: FoundIndex, test: Test) -> tuple[IndexFile, ...]:

@@ -16,24 +16,24 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import TOTAL_RECORDS
 from skipstone_core.errors import UserError
-from skipstone_core.history.commits import Outcome
+from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.indexing.indexes import is_spread
 
 from skipstone.files.reader import DataFileDescription, describe_files, is_read_whole
-from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
+from skipstone.files.writer import DataFileWriter, WriteSpec, to_data_files, write_spec
 from skipstone.indexes.buckets import Buckets
 from skipstone.indexes.building.entries import (
     BuildTask,
     EntryColumns,
     EntrySource,
     SkippedFile,
-    build_entries,
     entry_encodings,
 )
 from skipstone.indexes.building.sorting import BUFFER_BYTES, SortLimits, with_partition
 from skipstone.indexes.building.waves import BuildPower, MissingUnit, task_count
-from skipstone.indexes.coverage import COVER_SCHEMA
+from skipstone.indexes.coverage import COVER_SCHEMA, GENERATION, cover_schema
 from skipstone.indexes.definition import COVER
+from skipstone.indexes.stores.port import StoredEntries, store_of
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
@@ -94,7 +94,7 @@ class EnteredWave:
 
     sources: tuple[PlannedSource, ...]
     next_file_id: int
-    written: tuple[WrittenFile, ...]
+    stored: StoredEntries
     skipped: tuple[tuple[int, SkippedFile], ...]
 
 
@@ -111,13 +111,13 @@ def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit]
             skipped.append((segment, SkippedFile(file_id, path, str(description), vanished=False)))
         else:
             planned.append(PlannedSource(segment, EntrySource(file_id, description)))
-    results = site.tasks.run(build_entries, _tasks(site, index, [plan.source for plan in planned]))
+    stored = store_of(index).enter(site, [plan.source for plan in planned])
     segment_of = {plan.source.file_id: plan.segment for plan in planned}
-    lost = {file.file_id: file for result in results for file in result.skipped}
+    lost = {file.file_id: file for file in stored.skipped}
     return EnteredWave(
         sources=tuple(plan for plan in planned if plan.source.file_id not in lost),
         next_file_id=first_file_id + len(files),
-        written=tuple(written for result in results for written in result.written),
+        stored=stored,
         skipped=(*skipped, *((segment_of[number], file) for number, file in lost.items())),
     )
 
@@ -135,16 +135,22 @@ def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDe
     return {number: description for ordinal in ordinals for number, description in _described(site, [ordinal]).items()}
 
 
-def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
+def entry_columns_of(site: BuildSite, index: IndexTable) -> EntryColumns:
+    """The columns of the table that entries of ``index`` hold."""
     names = {field.field_id: field.name for field in site.table.schema().fields}
-    columns = EntryColumns(
+    return EntryColumns(
         index.definition,
         tuple(names[column.field_id] for column in (*index.definition.columns, *index.definition.included)),
     )
+
+
+def build_tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
+    """The tasks that write the entries of ``sources`` into files of the index table."""
+    columns = entry_columns_of(site, index)
     spec = index_write_spec(index, site.run_id)
     rows = sum(source.file.records for source in sources)
     count, buckets = task_count(rows, site.tasks.parallelism), spread(index, rows, rows + _rows_of(index.table))
-    parts = balanced([part for source in sources for part in _split(source, count)], count)
+    parts = balanced([part for source in sources for part in split(source, count)], count)
     limits = SortLimits(site.buffer_bytes, buckets)
     return [BuildTask(tuple(part), columns, spec, limits) for part in parts if part]
 
@@ -169,7 +175,7 @@ def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
     return replace(spec, encodings=encodings, row_group_bytes=min(spec.row_group_bytes, WRITE_BYTES))
 
 
-def _split(source: EntrySource, count: int) -> list[EntrySource]:
+def split(source: EntrySource, count: int) -> list[EntrySource]:
     """A file with enough rows for several tasks is read by several tasks, each a share of its row groups."""
     if is_read_whole(source.file):
         return [source]
@@ -190,17 +196,15 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
 
 def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:
     """Commit a wave: its entries and their coverage at once. The plan was made on the head ``index.table``."""
-    entries = to_data_files([written.to_row() for written in entered.written], index.table)
+    entries = to_data_files([written.to_row() for written in entered.stored.written], index.table)
     if not entered.sources:
-        nothing = WrittenFiles(index.table)
-        nothing.note(entries)
-        nothing.discard()
+        store_of(index).discard(entered.stored)
         return WaveResult(None, (), 0, 0, entered.skipped)
     segments = tuple(sorted({source.segment for source in entered.sources}))
 
     def write(written: WrittenFiles) -> TableCommit:
         added = written.note(entries)
-        covers = written.note(write_covers(index, cover_rows(index, entered.sources), site.run_id))
+        covers = written.note(write_covers(index, cover_rows(index, entered), site.run_id))
         return TableCommit(
             pinned=pin_table(index.table),
             added=(*added, *covers),
@@ -210,8 +214,9 @@ def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> 
         )
 
     outcome = commit_written(site.commit_site(index), index.table, write)
-    count = sum(written.records for written in entered.written)
-    return WaveResult(outcome, segments, len(entered.sources), count, entered.skipped)
+    if isinstance(outcome, Conflicted):
+        store_of(index).discard(entered.stored)
+    return WaveResult(outcome, segments, len(entered.sources), entered.stored.entries, entered.skipped)
 
 
 def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
@@ -219,10 +224,10 @@ def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None
     return "another run of this index entered files meanwhile" if added else None
 
 
-def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:
-    """Cover rows (COVER_SCHEMA) of the files entered."""
-    count = len(sources)
-    return pa.table(
+def cover_rows(index: IndexTable, entered: EnteredWave) -> pa.Table:
+    """Cover rows (``cover_schema``) of the files entered."""
+    sources, count = entered.sources, len(entered.sources)
+    rows = pa.table(
         {
             "file_id": [source.source.file_id for source in sources],
             "path": [source.source.file.path for source in sources],
@@ -234,6 +239,9 @@ def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:
         },
         schema=COVER_SCHEMA,
     )
+    if cover_schema(index.definition) == COVER_SCHEMA:
+        return rows
+    return rows.append_column(GENERATION, pa.array([entered.stored.generation] * count, pa.string()))
 
 
 def write_covers(index: IndexTable, covers: pa.Table, run_id: str, level: int = 0) -> list[DataFile]:

@@ -110,7 +110,7 @@ def build_entries(task: BuildTask, task_id: str) -> TaskResult:
         sorter = KeySorter(definition, spills, limits)
         for source in task.sources:
             stretches = file_stretches(source, task.columns)
-            while isinstance(stretch := _next_stretch(source, stretches), Stretch):
+            while isinstance(stretch := next_stretch(source, stretches), Stretch):
                 sorter.add(stretch.columns, stretch.origin)
             if stretch is not None:
                 skipped.append(stretch)
@@ -126,7 +126,7 @@ class Stretch:
     origin: Origin
 
 
-def _next_stretch(source: EntrySource, stretches: Iterator[Stretch]) -> Stretch | SkippedFile | None:
+def next_stretch(source: EntrySource, stretches: Iterator[Stretch]) -> Stretch | SkippedFile | None:
     """Only reading is guarded: an error of writing must fail the task, or coverage would promise lost entries."""
     try:
         return next(stretches, None)

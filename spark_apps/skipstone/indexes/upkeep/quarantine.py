@@ -14,8 +14,8 @@ from skipstone_core.history.commits import Outcome
 
 from skipstone.indexes.building.build import write_covers
 from skipstone.indexes.coverage import read_covers
-from skipstone.indexes.damage import DamagedFile, find_damage, is_fully_readable, plan_withdrawal
-from skipstone.indexes.scans import UnreadableIndexFile
+from skipstone.indexes.damage import DamagedFile
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable
 from skipstone.tables.committing.commits import TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
@@ -29,7 +29,7 @@ MAX_SUMMARY_TEXT = 300
 def quarantine(catalog: Catalog, index: IndexTable, damage: Sequence[DamagedFile], run_id: str) -> Outcome:
     """Withdraw ``damage``: afterwards the files whose entries were lost are missing, all others stay covered."""
     covers = read_covers(index)
-    withdrawal = plan_withdrawal(index, covers, damage)
+    withdrawal = store_of(index).plan_withdrawal(covers, damage)
     kept = covers.filter(pa.array(withdrawal.is_covered))
     level = max((file.level for file in index.covers), default=0)
     removed = tuple(index.files.data_file(file.ordinal) for file in (*withdrawal.entries, *index.covers))
@@ -40,14 +40,3 @@ def quarantine(catalog: Catalog, index: IndexTable, damage: Sequence[DamagedFile
         return TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
 
     return commit_written(CommitSite(catalog=catalog, ref=index.ref()), index.table, write)
-
-
-def confirm_damage(index: IndexTable, error: UnreadableIndexFile) -> tuple[DamagedFile, ...]:
-    """Return the damage after reading entries failed by ``error``; empty when only the storage may have failed.
-
-    Raises OSError when the storage does not answer.
-    """
-    damage = find_damage(index)
-    if damage or not is_fully_readable(index.table.io, error.path):
-        return damage
-    return (DamagedFile(error.path, f"is damaged: {error.problem}"),)

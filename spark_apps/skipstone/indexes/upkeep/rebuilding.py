@@ -23,8 +23,8 @@ from skipstone_core.reasons import Reason
 from skipstone.indexes.building.build import BuildSite, nobody_else_entered, write_covers
 from skipstone.indexes.coverage import Coverage, cover_files, next_file_id, read_covers
 from skipstone.indexes.definition import FILE_ID_FIELD
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable, reopen_index
-from skipstone.indexes.upkeep.compaction import compact_index
 from skipstone.tables.committing.changes import TableCommit
 from skipstone.tables.committing.writing import WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
@@ -106,8 +106,9 @@ def end_rebuild(place: Callable[[int], BuildSite], index: IndexTable, rebuild: R
     is_mixed = any(begin < rebuild.first_id <= end for begin, end in zip(first, last, strict=True))
     if kept or is_mixed:
         dropped = frozenset(range(rebuild.first_id)) - kept
-        site = place(sum(file.records for file in index.entries))
-        _require(compact_index(site, index, dropped), index)
+        store = store_of(index)
+        site = place(store.size(covers).entries)
+        _require(store.compact(site, dropped), index)
         return with_properties(site.catalog, reopen_index(site.catalog, index), _ended(rebuild.request))
     newer = covers.filter(pc.greater_equal(covers["file_id"], pa.scalar(rebuild.first_id, pa.int32())))
     level = max((file.level for file in index.covers), default=0)

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from skipstone_core.indexing.indexes import is_purge_worthwhile
 
 from skipstone.indexes.coverage import cover_files
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable
 from skipstone.tables.filesets import FileSet, read_file_set
 
@@ -39,7 +40,7 @@ def stale_file_ids(retained: RetainedSnapshots, files: FileSet, index: IndexTabl
     retained snapshot added, and what those hold whose parents are not retained. All others hold nothing else. So are
     files of commits that the table of ``retained`` does not know yet.
     """
-    entries, segments = sum(file.records for file in index.entries), covers["segment"].to_numpy()
+    entries, segments = store_of(index).size(covers).entries, covers["segment"].to_numpy()
     may_be_gone = np.isin(segments, retained.segments, invert=True) & (segments <= files.sequence_number)
     unlisted = _unlisted(files, covers) & may_be_gone
     for snapshot_id in retained.first:

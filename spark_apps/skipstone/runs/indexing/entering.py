@@ -22,12 +22,12 @@ from skipstone_core.reasons import Reason
 
 from skipstone.causes import is_jvm_lost
 from skipstone.indexes.building.build import BuildSite, EnteredWave, WaveResult, commit_entered, enter_units
-from skipstone.indexes.building.waves import MissingUnit, plan_waves, wave_weight
+from skipstone.indexes.building.waves import MissingUnit, plan_waves
 from skipstone.indexes.coverage import next_file_id, read_covers
 from skipstone.indexes.damage import DamagedFile
-from skipstone.indexes.definition import IndexNames, define_index, definition_problem
+from skipstone.indexes.definition import IndexNames, IndexShape, define_index, definition_problem
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable, NewIndex, create_index, index_identifier, reopen_index
-from skipstone.indexes.upkeep.compaction import compact_index, rows_to_merge
 from skipstone.tables.catalogs import catalog_answers, load_table
 from skipstone.tables.filesets import read_file_set
 
@@ -92,16 +92,17 @@ def make_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, table: 
     names = IndexNames(index.columns, index.include)
     new = NewIndex(
         identifier=index_identifier(warehouse, ref, index),
-        definition=define_index(table.schema(), names, index.parameters),
+        definition=define_index(table.schema(), names, IndexShape(index.parameters, index.store)),
         names=names,
         table_uuid=str(table.metadata.table_uuid),
         owner_uid=index.uid,
+        store=index.store,
     )
     name = ".".join(new.identifier)
     way_out = "let the Warehouse's account create tables there, or set spec.indexNamespace of the Warehouse"
     try:
         with catalog_answers(catalog.name):
-            return create_index(catalog, new)
+            return create_index(catalog, new, lambda outdated: store_of(outdated).drop())
     except DependencyUnavailable as error:
         by_storage = isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
         reason = Reason.STORAGE_UNAVAILABLE if by_storage else error.reason
@@ -137,7 +138,7 @@ def _enter_units(site: Entering, index: IndexTable, units: list[MissingUnit], pr
     """Enter and commit in waves; False as soon as the index's head is not the one this run made."""
     place = site.place(sum(unit.rows for unit in units))
     next_id, before = next_file_id(index, read_covers(index)), progress.segments
-    for wave in plan_waves(units, wave_weight(place.power, index.definition, units)):
+    for wave in plan_waves(units, store_of(index).wave_weight(place.power, units)):
         done = f"{progress.segments - before} of {len(units)} {site.units} done"
         site.tell(f"segment {wave[0].segment}, {done}", progress.counts)
         for entered in _enter(place, index, wave, next_id, progress):
@@ -216,11 +217,11 @@ def merge_runs(
     """
     for _ in range(MAX_MERGE_ROUNDS):
         dropped = due(index)
-        rows = None if dropped is None else rows_to_merge(index, dropped)
+        rows = None if dropped is None else store_of(index).rows_to_merge(dropped)
         if dropped is None or rows is None:
             break
         site.tell("merging index files", progress.counts)
-        outcome = compact_index(site.place(rows), index, dropped)
+        outcome = store_of(index).compact(site.place(rows), dropped)
         if isinstance(outcome, Unknown):
             raise OutcomeUnknown(f"merge of index files: {outcome.message}")
         if not isinstance(outcome, Committed):

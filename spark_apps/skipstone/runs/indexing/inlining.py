@@ -26,8 +26,8 @@ from skipstone.indexes.building.build import BuildSite
 from skipstone.indexes.building.waves import MissingUnit, plan_units
 from skipstone.indexes.coverage import Coverage, cover_files, read_covers, read_index
 from skipstone.indexes.scans import UnreadableIndexFile
+from skipstone.indexes.stores.port import store_of
 from skipstone.indexes.tables import IndexTable, index_identifier
-from skipstone.indexes.upkeep.compaction import rows_to_merge
 from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.indexes.upkeep.remains import clear_remains
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
@@ -161,7 +161,7 @@ def _small_merge(site: InlineSite, added: _Added, index: IndexTable) -> frozense
     """Merges that take about as long as entering does are done at once, without stale entries if all of it is small."""
     stale = stale_file_ids(added.retained, added.files, index, read_covers(index))
     for dropped in (stale, frozenset[int]()):
-        rows = rows_to_merge(index, dropped)
+        rows = store_of(index).rows_to_merge(dropped)
         if rows is not None and site.share.merges(rows):
             return dropped
     return None
