@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test test-one coverage .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-merge-forms soak-docs soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-text soak-changes soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test test-one coverage .test-kubernetes .test-code test-unit test-local test-kube test-kube-local test-spark test-e2e test-quick test-fresh test-versions soak-query soak-expressions soak-planning-faults soak-sparksql soak-merge soak-merge-forms soak-docs soak-hbase soak-orchestrators soak-debezium soak-maxwell soak-wal2json soak-s3 soak-executors soak-release soak-life soak-random soak-text soak-changes soak-maintain soak-kill soak-kill-local soak-admission soak-local soak-operability soak-planning soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets by what they are for
 	@awk -f scripts/help.awk $(MAKEFILE_LIST)
@@ -174,6 +174,9 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 
 soak-merge-forms: setup ## Random MERGE statements and conditions: rows of Spark's MERGE INTO, and no row in a pruned file
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_pruned_conditions.py tests/unit/test_predicates_arrow.py tests/unit/test_sql2merge_random.py tests/spark/test_merge_forms.py
+
+soak-hbase: setup ## Indexes in a real HBase, with its transports and TLS, and random histories (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -m "soak or not soak" --log-level ERROR tests/spark/test_hbase_store.py tests/spark/test_hbase_random.py
 
 soak-debezium: setup ## A random history of a PostgreSQL through Debezium into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_debezium_postgres.py

@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -23,6 +23,9 @@ bench-freshness: setup ## Seconds from the arrival of a file to its visible row,
 
 bench-growth: setup ## Cost of a commit and size of everything after 10,000 commits; hours (ARGS="--commits 1000 --minutes 20")
 	$(PYTHON_ENV)/python -m tests.bench.growth $(ARGS)
+
+bench-hbase: setup ## An index in HBase beside the same index in its table: build, catch-up, bytes, keys of merges (ARGS="--rows 1000000")
+	$(PYTHON_ENV)/python -m tests.bench.hbase $(ARGS)
 
 bench-joins: setup ## Joins with a small side through indexes beside plain Iceberg and Delta (ARGS="--scale 1")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

@@ -1,4 +1,7 @@
-"""An index whose entries are in a real HBase: rows are those without an index, whatever happens to the store."""
+"""An index whose entries are in a real HBase: rows are those without an index, whatever happens to the store.
+
+`make soak-hbase` runs all of it.
+"""
 
 from __future__ import annotations
 
@@ -133,6 +136,7 @@ def test_a_copy_that_is_older_or_torn_costs_time_only(store: HBaseRef, tmp_path:
     bed.merged([{"id": 5003}, {"id": 7001}])
 
 
+@pytest.mark.soak
 def test_cells_that_others_remove_are_missed_by_who_asks_for_them(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     bed.add(4)
@@ -193,6 +197,7 @@ def test_generations_are_merged_and_stale_entries_go(store: HBaseRef, tmp_path: 
     assert_asked(bed.merged([{"id": 5000}]), left="1")
 
 
+@pytest.mark.soak
 def test_two_runs_at_once_leave_one_generation_each_file(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     bed.add(2)
@@ -205,6 +210,7 @@ def test_two_runs_at_once_leave_one_generation_each_file(store: HBaseRef, tmp_pa
     assert bed.looked_up("id in (5000, 5003)").num_rows == 2
 
 
+@pytest.mark.soak
 def test_a_full_rebuild_replaces_entries_in_place(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     bed.add(3)
@@ -216,6 +222,7 @@ def test_a_full_rebuild_replaces_entries_in_place(store: HBaseRef, tmp_path: Pat
     assert_asked(bed.merged([{"id": 5000}]), left="1")
 
 
+@pytest.mark.soak
 def test_a_store_that_does_not_answer_costs_time_only(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     bed.add(2)
@@ -228,6 +235,7 @@ def test_a_store_that_does_not_answer_costs_time_only(store: HBaseRef, tmp_path:
         assert "it is away" in bed.merged(KEYS)
 
 
+@pytest.mark.soak
 def test_a_store_that_moves_is_filled_again(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     bed.add(2)
