@@ -88,7 +88,7 @@ def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
 
 def compare(measure: str, values: dict[str, float], **more: Any) -> None:
     """Print and keep a line."""
-    line = {"measure": measure, **values, "ratio": values["table"] / values["hbase"], **more}
+    line = {"case": measure, **values, "ratio": values["table"] / values["hbase"], **more}
     keep(OUTPUT, line)
     print(json.dumps(line), flush=True)
 

@@ -271,5 +271,5 @@ def test_a_drop_takes_the_rows_of_its_index_only(store: HBaseRef, tmp_path: Path
 
 def test_nobody_at_the_address_is_said_in_one_sentence() -> None:
     nowhere = HBaseRef(host="127.0.0.1", port=free_port())
-    with pytest.raises(StoreUnavailable, match=r"the store hbase://.* does not answer: .*; look at spec.store"):
+    with pytest.raises(StoreUnavailable, match=r"^the store hbase://.* does not answer: .*; look at spec.store"):
         HBaseTable(nowhere, waits=()).get([b"row"])

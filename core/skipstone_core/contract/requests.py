@@ -166,10 +166,9 @@ class TableRef:
 @dataclass(frozen=True, kw_only=True)
 class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
-    ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to
-    the table enter their files into the index before they end. ``unused_below_percent``: queries and merges leave the
-    index alone while it covers a smaller part of the rows, None: however little it covers. ``store``: what holds its
-    entries, None: the index table.
+    ``parameters``: those of its type, ``uid`` of the resource. ``is_inline``: runs that commit to the table enter their
+    files before they end. ``unused_below_percent``: queries and merges leave it alone while it covers a smaller part of
+    the rows, None: however little it covers. ``store``: what holds its entries, None: the index table.
     """
 
     name: str
@@ -255,7 +254,6 @@ class SourceTableRef:
 @dataclass(frozen=True, kw_only=True)
 class HivePartitions:
     """Names of folders such as ``day=2026-01-31`` hold values of columns, whose types ``columns`` gives (else string).
-
     ``where``: only files are read in whose folders this predicate over such columns is true.
     """
 
@@ -279,11 +277,10 @@ class SourceSpec:
     of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
     ``tables``: which of the tool's tables the feed is of, with * for any text. ``generated``: expressions of columns
     that the source database generates and the feed leaves out. ``non_finite``, ``infinity``, ``equal_rows``: None is
-    Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only.
-    ``only_rejected``: of the changes in the files, those count that earlier merges left out.
-    ``table``: rows of a table are read in place of files; a run writes them to files of its own, which are Parquet.
-    ``hive_partitions``: folders are read with all that is below them, and hold values of columns.
-    These are None when unset, so that requests without them stay as they were.
+    Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only. ``only_rejected``: of the
+    changes in the files, those count that earlier merges left out. ``table``: rows of a table are read in place of
+    files; a run writes them to Parquet files of its own. ``hive_partitions``: folders are read with all that is below
+    them, and hold values of columns. These are None when unset, so that requests without them stay as they were.
     """
 
     format: SourceFormat

@@ -192,9 +192,13 @@ class Lake:
         kind: Literal["Lookup", "Covering"] = "Lookup",
         buckets: int | None = None,
         maintenance: Literal["Inline", "Auto", "Manual"] = "Inline",
+        fields: Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> LakeIndex:
-        """Build an index on columns of a table, which loads and merges then keep up to date. Raises LakeError."""
+        """Build an index on columns of a table, which loads and merges then keep up to date. Raises LakeError.
+
+        ``fields``: more of a SecondaryIndex's spec.
+        """
         known = self._tables.require(table)
         if not columns:
             raise LakeError("InvalidSpec", "an index needs columns", "name them behind the table")
@@ -208,7 +212,7 @@ class Lake:
         }
         name = resource_name(*name_of(known).split("-"), "by" if kind == "Lookup" else "covering", *columns)
         before = self._requests.find(INDEX, name)
-        applied = self._requests.apply(INDEX, name, spec)
+        applied = self._requests.apply(INDEX, name, lay_over(spec, fields))
         wait = self._requests.wait_or_delete if before is None else self._requests.wait
         return index_state(wait(INDEX, *self._asked(applied, maintenance), timeout))
 

@@ -25,7 +25,7 @@ from Hbase_thrift import IOError as ServerError
 from skipstone_core.contract.stores import HBaseRef, ThriftProtocol, ThriftTransport
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TClient, TException
-from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSSLSocket
+from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSSLSocket, TTransportException
 
 FAMILY = b"e:"
 #: Bytes of one request: a framed server takes 2 MB.
@@ -59,6 +59,10 @@ class StoreUnavailable(OSError):
     def __init__(self, ref: HBaseRef, error: object) -> None:
         text = " ".join(str(error).split())[:300] or type(error).__name__
         super().__init__(errno.EIO, f"the store {ref} does not answer: {text}; look at spec.store and at the server")
+
+    def __str__(self) -> str:
+        """Without the number, which says nothing."""
+        return str(self.strerror)
 
 
 class StoreTableMissing(StoreUnavailable):
@@ -132,6 +136,8 @@ class HBaseTable:
 
 def _text(error: Exception) -> str:
     """What is wrong, in one line: of an error of the server, whose text is a stack trace, the innermost cause."""
+    if isinstance(error, TTransportException) and isinstance(error.__context__, OSError):
+        return str(error.__context__)  # the library says only that it could not connect
     message = getattr(error, "message", None)
     text = message.decode(errors="replace") if isinstance(message, bytes) else str(message or error)
     lines = text.strip().splitlines() or [type(error).__name__]
