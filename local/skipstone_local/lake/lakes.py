@@ -195,10 +195,7 @@ class Lake:
         fields: Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> LakeIndex:
-        """Build an index on columns of a table, which loads and merges then keep up to date. Raises LakeError.
-
-        ``fields``: more of a SecondaryIndex's spec.
-        """
+        """Build an index, which loads and merges keep up to date; ``fields``: more of its spec. Raises LakeError."""
         known = self._tables.require(table)
         if not columns:
             raise LakeError("InvalidSpec", "an index needs columns", "name them behind the table")
