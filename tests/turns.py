@@ -1,7 +1,7 @@
 """Which tests `make test` leaves to other commits, and which it always takes.
 
-Under `SKIPSTONE_SHARE=1`, a commit takes a third of the tests of each module of SHARED folders, and one at least. So
-every module has a part in every `make test`. Of several cases of a test it takes a half or a quarter. Tests in ALWAYS
+Under `SKIPSTONE_SHARE=1`, a commit takes a third of the tests of each SHARED module, and one at least. So each of these
+modules has a part in every `make test`. Of several cases of a test it takes a half or a quarter. Tests in ALWAYS
 show what must hold after every commit and have their turn in each. Modules in ROTAS take turns as a whole.
 `make test-kube`, `test-local`, `test-spark`, `test-unit` and `test-e2e` take all of them.
 """
@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 
 from tests.examples import cases_without_turn, turn, with_turn
 
-#: Folders with tests that take a while each.
-SHARED = ("tests/kube", "tests/local", "tests/spark")
+#: Folders, and modules of others, with tests that take a while each.
+SHARED = ("tests/kube", "tests/local", "tests/spark", "tests/e2e/test_network_policies.py")
 #: Tests, and modules with all of theirs, that are in every `make test`, by what they show.
 ALWAYS = {
     "a load has the rows of its source, once": (
@@ -88,7 +88,7 @@ def without_turn(nodes: Sequence[str]) -> set[int]:
     """
     tests = [node.partition("[")[0] for node in nodes]
     modules = [test.partition("::")[0] for test in tests]
-    shared = [place for place, module in enumerate(modules) if str(PurePosixPath(module).parent) in SHARED]
+    shared = [place for place, module in enumerate(modules) if is_shared(module)]
     rest = _tests_without_turn({tests[place]: modules[place] for place in shared})
     resting = frozenset(_resting_modules())
     return {
@@ -96,6 +96,11 @@ def without_turn(nodes: Sequence[str]) -> set[int]:
         *(shared[number] for number in cases_without_turn(tests[place] for place in shared)),
         *(place for place, module in enumerate(modules) if module in resting),
     }
+
+
+def is_shared(module: str) -> bool:
+    """Whether the tests of the module take turns."""
+    return module in SHARED or str(PurePosixPath(module).parent) in SHARED
 
 
 def _tests_without_turn(tests: Mapping[str, str]) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import examples
-from tests.turns import ALWAYS, ROTAS, SHARED, without_turn
+from tests.turns import ALWAYS, ROTAS, is_shared, without_turn
 
 ROOT = Path(__file__).parents[2]
 COMMITS = [f"{number:040x}" for number in range(1, 200)]
@@ -40,7 +40,7 @@ def test_a_module_has_one_place() -> None:
     assert len(RESTING) == len(set(RESTING))
     always = {name.partition("::")[0] for names in ALWAYS.values() for name in names}
     assert always.isdisjoint(RESTING)
-    assert [module for module in RESTING if str(Path(module).parent) in SHARED] == []
+    assert [module for module in RESTING if is_shared(module)] == []
 
 
 def test_each_case_has_its_turn_in_some_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +56,8 @@ def test_each_case_has_its_turn_in_some_commit(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_commit_takes_a_test_of_every_module_and_all_of_what_always_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = list(nodes(*SHARED))
-    modules = {name.partition("::")[0] for name in names if str(Path(name.partition("::")[0]).parent) in SHARED}
+    names = list(nodes("tests/e2e", "tests/kube", "tests/local", "tests/spark"))
+    modules = set(filter(is_shared, (name.partition("::")[0] for name in names)))
     always = {name for group in ALWAYS.values() for name in group}
     for commit in COMMITS[:5]:
         monkeypatch.setattr(examples, "_commit", lambda commit=commit: commit)
