@@ -92,7 +92,7 @@ test: ## What must pass for each commit: its share of all tests, those on a clus
 	@$(STAGE) --begin build/test-stages.jsonl $(TEST_GOAL)
 	@$(STAGE) "python environment" scripts/setup
 	@scripts/beside "nice -n 5 $(MAKE) --no-print-directory .test-code" "$(MAKE) --no-print-directory .test-kubernetes" \
-		"$(STAGE) 'unit tests' $(MAKE) --no-print-directory test-unit"
+		"nice -n 5 $(STAGE) 'unit tests' $(MAKE) --no-print-directory test-unit"
 	@$(STAGE) --summary
 
 # The two halves of `make test`. The one with a Kubernetes waits more than it computes, so that the other one, which gets
