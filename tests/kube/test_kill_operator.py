@@ -3,7 +3,7 @@
 Nothing happens twice. Real API server, real etcd, real commits: only the kubelet is simulated. The kinds of work run
 side by side.
 `tests/unit/test_reconcile_crashes.py` has every write at every moment, in memory. Here each write has one moment, which
-depends on the write and on the commit; `make soak-kill` has all of them.
+depends on the write and on the commit; `make soak-kill` has all of them. `make test` takes two of the kinds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.examples import ALL_CASES, turn
+from tests.examples import ALL_CASES, SHARE, turn
 from tests.kube.access import admin_access
 from tests.kube.faults.driver import warm_up
 from tests.kube.faults.lab import Lab, Plan
@@ -34,6 +34,8 @@ if ALL_CASES:
     KINDS |= {"maintain": Maintains}
     # Nothing makes pods of a Deployment where there are no controllers.
     KINDS |= {} if os.environ.get("SKIPSTONE_API") == "local" else {"server": Servers}
+elif SHARE:
+    del KINDS[list(KINDS)[turn(len(KINDS), __name__)]]
 #: How often each write of each kind has its moments.
 ROUNDS = int(os.environ.get("SKIPSTONE_SOAK_ROUNDS", "1"))
 
@@ -124,23 +126,20 @@ async def carry_out(lab: Lab, work: Work, plan: Plan, number: int) -> int:
 
 
 @pytest.mark.timeout(3600 * ROUNDS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_there_exactly_once(outcomes: dict[str, Outcome], kind: str) -> None:
-    outcome = outcomes[kind]
+def test_rows_are_there_exactly_once(outcomes: dict[str, Outcome]) -> None:
     chosen = f"turn {turn(len(Moment))} of {len(Moment)}" if not ALL_CASES else "all turns"
-    print(f"{kind}: {outcome.writes} writes, {outcome.plans} plans ({chosen}), operator killed in {outcome.fired}")
-    assert outcome.plans == outcome.writes * (len(Moment) if ALL_CASES else 1) * ROUNDS > 0
-    assert outcome.found == outcome.expected
+    for kind, outcome in outcomes.items():
+        print(f"{kind}: {outcome.writes} writes, {outcome.plans} plans ({chosen}), operator killed in {outcome.fired}")
+        assert outcome.plans == outcome.writes * (len(Moment) if ALL_CASES else 1) * ROUNDS > 0, kind
+        assert outcome.found == outcome.expected, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_owner_ever_had_two_live_drivers(outcomes: dict[str, Outcome], kind: str) -> None:
-    assert outcomes[kind].violations == []
+def test_no_owner_ever_had_two_live_drivers(outcomes: dict[str, Outcome]) -> None:
+    assert {kind: outcome.violations for kind, outcome in outcomes.items()} == {kind: [] for kind in KINDS}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_operator_never_ended_by_itself_but_for_a_late_lease(outcomes: dict[str, Outcome], kind: str) -> None:
-    assert outcomes[kind].endings == []
+def test_the_operator_never_ended_by_itself_but_for_a_late_lease(outcomes: dict[str, Outcome]) -> None:
+    assert {kind: outcome.endings for kind, outcome in outcomes.items()} == {kind: [] for kind in KINDS}
 
 
 def test_the_operator_was_killed_at_nearly_every_write(outcomes: dict[str, Outcome]) -> None:
