@@ -1,9 +1,9 @@
 """Which tests `make test` leaves to other commits, and which it always takes.
 
-Under `SKIPSTONE_SHARE=1`, a commit takes a third of the tests of each SHARED module, and one at least. So each of these
-modules has a part in every `make test`. Of several cases of a test it takes a half or a quarter. Tests in ALWAYS
-show what must hold after every commit and have their turn in each. Modules in ROTAS take turns as a whole.
-`make test-kube`, `test-local`, `test-spark`, `test-unit` and `test-e2e` take all of them.
+Under `SKIPSTONE_SHARE=1`, a commit takes a third of the tests of each SHARED module, and one at least. Of several cases
+of a test it takes a half or a quarter. Modules in ROTAS take turns: a commit leaves most of them out. All others have a
+part in every `make test`, and tests in ALWAYS, which show what must hold after every commit, have their turn in each.
+`make test-kube`, `test-local`, `test-spark`, `test-unit` and `test-e2e` take all tests.
 """
 
 from __future__ import annotations
@@ -49,6 +49,31 @@ ROTAS: Mapping[str, Sequence[Sequence[str]]] = {
         ("tests/e2e/test_merge_faults.py", "tests/e2e/test_schedule.py"),
         ("tests/e2e/test_foreign_writer.py", "tests/e2e/test_life_cycle.py", "tests/e2e/test_planning.py"),
         ("tests/e2e/test_long_life.py", "tests/e2e/test_wrong_input.py"),
+    ),
+    # Each of them is one or two tests that take long
+    "random histories with Spark": (
+        (
+            "tests/spark/test_filters_java.py",
+            "tests/spark/test_merge_random.py",
+            "tests/spark/test_planning_random.py",
+            "tests/spark/test_reindex_memory.py",
+            "tests/spark/test_upkeep_random.py",
+        ),
+        (
+            "tests/spark/test_compaction_random.py",
+            "tests/spark/test_docs_notebooks.py",
+            "tests/spark/test_faults_after_swap.py",
+            "tests/spark/test_lineage_random.py",
+            "tests/spark/test_planning_faults_spark.py",
+        ),
+        (
+            "tests/spark/test_inline_random.py",
+            "tests/spark/test_merge_interleavings.py",
+            "tests/spark/test_partitions_java.py",
+            "tests/spark/test_resolve_random.py",
+            "tests/spark/test_sparksql.py",
+            "tests/spark/test_tpch.py",
+        ),
     ),
     # Those that take longest, apart from random merges, queries and prunings
     "unit tests": (
