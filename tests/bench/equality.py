@@ -2,8 +2,8 @@
 
 A table of large files gets upserts as a stream writes them: each checkpoint adds a file of equality deletes and a file
 of rows. From the same state, ours resolves the deletes, ours compacts the files, and Iceberg's rewrite_data_files
-rewrites them. The rows are compared after each, and Spark's scans are timed before and after. Prints tables and writes
-build/bench/equality.jsonl: ratios are of medians.
+rewrites them. The rows are compared after each, and scans and lookups of plain Spark are timed before and after. Prints
+tables and writes build/bench/equality.jsonl: ratios are of medians.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def _lines(bed: EqualityBed, spark: SparkSession, name: str, options: argparse.N
         "rewrite_data_files": lambda: _timed(lambda: spark.sql(call).collect()),
     }
     question = f"select {_COUNTS} from {bed.sql(name)}"
+    lookup = f"select count(*), sum(version) from {bed.sql(name)} where id = {options.rows // 3}"
     expected, before = _asked(spark, question, options.repeats)
+    one, lookup_before = _asked(spark, lookup, options.repeats)
     lines = []
     for engine, run in engines.items():
         seconds, written = [], 0
@@ -158,10 +160,12 @@ def _lines(bed: EqualityBed, spark: SparkSession, name: str, options: argparse.N
             after = bed.sizes_by_path(bed.table(name))
             written = sum(size for path, size in after.items() if path not in held)
         rows, scan = _asked(spark, question, options.repeats)
-        if rows[:2] != expected[:2]:
-            raise RuntimeError(f"{engine}: {rows} instead of {expected}")
-        median = statistics.median(seconds[1:])
-        lines.append({"case": engine, "seconds": median, "written": written, "before": before, "scan": scan})
+        found, looked_up = _asked(spark, lookup, options.repeats)
+        if (rows[:2], found) != (expected[:2], one):
+            raise RuntimeError(f"{engine}: {rows} and {found} instead of {expected} and {one}")
+        line = {"case": engine, "seconds": statistics.median(seconds[1:]), "written": written}
+        line |= {"before": before, "scan": scan, "lookup_before": lookup_before, "lookup": looked_up}
+        lines.append(line)
     first = lines[0]
     return [
         _with_ratios(line, seconds=line["seconds"] / first["seconds"], bytes=first["written"] / max(line["written"], 1))
