@@ -85,6 +85,7 @@ UNSOUND = {
     "test_plans_states.py::test_an_index_that_is_gone_or_broken_costs_time_only": "damages files of indexes",
     "test_reindex_killed.py": "damages a file of the index, which its history names",
     "test_reindex_runs.py": "damages files of indexes",
+    "test_resolve_deletes.py::test_an_index_that_is_gone_or_cut_off_costs_time_only": "removes files of an index",
     "test_runs_observe.py::test_one_broken_table_does_not_hide_the_others": "removes manifests",
     "test_tables_manifests.py::test_codecs_that_iceberg_writes[snappy-snappy]": "PyIceberg reads no Snappy manifests",
     "test_tables_incomplete_metadata.py::test_a_snapshot_of_an_unknown_schema_is_read_in_that_of_the_table": (

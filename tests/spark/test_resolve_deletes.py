@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -50,6 +51,14 @@ def made(root: Path, version: int = 2, *, is_parted: bool = False, files: int = 
     for start in range(0, 10 * files, 10):
         bed.add(*({"id": number, "k": f"k{number}"} for number in range(start, start + 10)))
     return bed
+
+
+def indexed(bed: ResolveBed) -> int:
+    """Build the index; how many files it covers."""
+    request = replace(bed.maintenance((), POLICY), kind=RunKind.REINDEX, maintain=None, indexes=(INDEX,))
+    request = replace(request, owner_uid=INDEX.uid, reindex=ReindexTask(index=INDEX))
+    assert run_reindex(request, Reporter(request)).outcome == "Committed"
+    return len(bed.files())
 
 
 def test_a_file_that_no_delete_can_touch_is_not_opened(tmp_path: Path) -> None:
@@ -128,16 +137,55 @@ def test_an_index_gives_the_rows_of_the_files_that_it_covers(tmp_path: Path, nam
     bed.add({"id": None, "k": "k1"}, {"id": 5, "k": None})
     bed.delete_rows(lambda place: place == 3)
     bed.delete_equal(names, [{"id": 5, "k": "k5"}, {"id": None, "k": "k1"}])
-    request = replace(bed.maintenance((), POLICY), kind=RunKind.REINDEX, maintain=None, indexes=(INDEX,))
-    request = replace(request, owner_uid=INDEX.uid, reindex=ReindexTask(index=INDEX))
-    assert run_reindex(request, Reporter(request)).outcome == "Committed"
-    covered = len(bed.files())
+    covered = indexed(bed)
     bed.add({"id": 5, "k": "k5"}, {"id": 7, "k": "k7"})
     bed.delete_equal(names, [{"id": number, "k": f"k{number}"} for number in range(0, 120, 7)])
     step = bed.resolve()
     assert step.is_done and bed.equality_files() == 0
     assert (step.counts["filesByIndex"], step.counts["filesScanned"]) == (covered, 1), step
     assert bed.numbers_held() == sorted(bed.live)
+
+
+def test_an_index_of_a_column_that_was_widened_and_renamed_still_serves(tmp_path: Path) -> None:
+    bed = made(tmp_path, files=12)
+    covered = indexed(bed)
+    with bed.table().update_schema() as change:
+        change.update_column("id", LongType())
+        change.rename_column("id", "key")
+    add_equality_delete(bed.table(), {"key": [11, 2**40]})
+    bed.append([{"n": 999, "key": 2**40}])
+    add_equality_delete(bed.table(), {"key": [*range(0, 120, 7), 2**40]})
+    gone = {11, *range(0, 120, 7)}
+    step = bed.resolve()
+    assert (step.counts["filesByIndex"], step.counts["filesScanned"]) == (covered, 1), step
+    assert bed.numbers_held() == sorted(number for number, row in bed.live.items() if row["id"] not in gone)
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-20])])
+def test_an_index_that_is_gone_or_cut_off_costs_time_only(tmp_path: Path, harm: Callable[[Path], Any]) -> None:
+    bed = made(tmp_path, files=12)
+    covered = indexed(bed)
+    bed.delete_equal(["id"], [{"id": number} for number in range(0, 120, 7)])
+    for path in bed.root.rglob("*.parquet"):
+        if bed.root / "ns" / "t" not in path.parents:
+            harm(path)
+    step = bed.resolve()
+    assert (step.is_done, step.counts["filesByIndex"], step.counts["filesScanned"]) == (True, 0, covered), step
+    assert (bed.numbers_held(), bed.equality_files()) == (sorted(bed.live), 0)
+
+
+def test_an_index_of_a_column_that_was_made_again_is_not_asked(tmp_path: Path) -> None:
+    bed = made(tmp_path, files=12)
+    covered = indexed(bed)
+    with bed.table().update_schema() as change:
+        change.delete_column("id")
+    with bed.table().update_schema() as change:
+        change.add_column("id", LongType())
+    add_equality_delete(bed.table(), {"id": [11]})
+    add_equality_delete(bed.table(), {"id": [None], "k": ["k20"]})
+    step = bed.resolve()
+    assert (step.is_done, step.counts["filesByIndex"], step.counts["filesScanned"]) == (True, 0, covered), step
+    assert bed.numbers_held() == sorted(number for number, row in bed.live.items() if row["k"] != "k20")
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -195,3 +243,12 @@ def test_a_delete_that_cannot_be_resolved_stays_and_is_named(tmp_path: Path) -> 
     assert "deletes by the field 3, which is inside another column" in step.message
     assert "rewrite_data_files" in step.message
     assert sum(one.kind == 2 for one in bed.files().delete_files) == 1
+
+
+def test_a_delete_file_without_its_column_is_named(tmp_path: Path) -> None:
+    bed = made(tmp_path, files=1)
+    column = pa.field("id", pa.int32(), metadata={b"PARQUET:field_id": b"2"})
+    add_raw_equality_delete(bed.table(), pa.table([[3]], schema=pa.schema([column])), [2, 3])
+    step = bed.resolve()
+    assert (step.is_done, step.reason, bed.equality_files()) == (False, Reason.SOURCE_UNREADABLE, 1)
+    assert ".parquet is damaged: it lacks the column of the field 3. Restore it from a copy" in step.message

@@ -207,6 +207,9 @@ def _read_columns(delete: _DeleteFile, columns: tuple[_Column, ...]) -> pa.Table
             return _orc_columns(source, [column.number for column in columns])
         file = WholeFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
+        for column in columns:
+            if column.number not in names:
+                raise DamagedFileError(f"it lacks the column of the field {column.number}")
         if PATH_FIELD_ID in names:  # one path stands in many rows
             file = WholeFile(source, file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
         return file.read([names[column.number] for column in columns])
