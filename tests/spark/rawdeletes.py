@@ -73,7 +73,8 @@ class _AddDeletes(_FastAppendFiles):
     """An append whose one new manifest holds delete files."""
 
     def _manifests(self) -> list[ManifestFile]:
-        spec = self._transaction.table_metadata.spec()
+        (spec_id,) = {file.spec_id for file in self._added_data_files}
+        spec = self._transaction.table_metadata.specs()[spec_id]
         writer = _DeletesWriter(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, "deflate")
         with writer:
             for file in self._added_data_files:
@@ -96,16 +97,26 @@ def add_position_delete(table: Table, target: DataFile, positions: list[int]) ->
     rows = pa.table([[target.file_path] * len(positions), positions], schema=schema)
     partition = tuple(target.partition[n] for n in range(len(target.partition)))
     bound = {int(_PATH_ID): target.file_path.encode()}
-    _add(table, rows, partition, content=DataFileContent.POSITION_DELETES, lower_bounds=bound, upper_bounds=bound)
+    _add(
+        table,
+        rows,
+        partition,
+        target.spec_id,
+        content=DataFileContent.POSITION_DELETES,
+        lower_bounds=bound,
+        upper_bounds=bound,
+    )
 
 
-def add_equality_delete(table: Table, values: dict[str, list[Any]], *partition: Any) -> None:
-    """Delete the rows of ``partition`` that have these values."""
+def add_equality_delete(
+    table: Table, values: dict[str, list[Any]], *partition: Any, spec_id: int | None = None
+) -> None:
+    """Delete the rows of ``partition`` that have these values. ``spec_id``: of an older spec than the table's."""
     whole = arrow_schema(table.schema())
     schema = pa.schema([whole.field(name) for name in values])
     ids = [field_id(field) for field in schema]
     rows = pa.table(list(values.values()), schema=schema)
-    _add(table, rows, partition, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
+    _add(table, rows, partition, spec_id, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
 
 
 def add_raw_equality_delete(table: Table, rows: pa.Table, ids: list[int]) -> None:
@@ -161,7 +172,7 @@ def upgrade(table: Table) -> None:
     place.write_text(json.dumps({**json.loads(place.read_text()), "format-version": 3, "next-row-id": 0}))
 
 
-def _add(table: Table, rows: pa.Table, partition: tuple[Any, ...], **values: Any) -> None:
+def _add(table: Table, rows: pa.Table, partition: tuple[Any, ...], spec_id: int | None = None, **values: Any) -> None:
     path = f"{table.location()}/data/delete-{next(_NUMBERS)}-{uuid.uuid4()}.parquet"
     with table.io.new_output(path).create() as sink:
         pq.write_table(rows, sink)
@@ -173,7 +184,7 @@ def _add(table: Table, rows: pa.Table, partition: tuple[Any, ...], **values: Any
         file_size_in_bytes=len(table.io.new_input(path)),
         **values,
     )
-    file.spec_id = table.spec().spec_id
+    file.spec_id = table.spec().spec_id if spec_id is None else spec_id
     if table.metadata.format_version > 2:  # PyIceberg commits to older ones only
         outcome = commit_table(table.catalog, _ref(table), TableCommit(pinned=pin_table(table), deletes=(file,)))
         assert isinstance(outcome, Committed), outcome
