@@ -45,10 +45,11 @@ class Fate(StrEnum):
     COMMITS = "commits as planned"
     AGAIN = "plans again"
     BY_VERSION = "commits as planned; plans again in format version 3"
+    BY_UPGRADE = "plans again if the version was 2"
 
     def is_void(self, version: int) -> bool:
         """Whether the first plan is void."""
-        return self is Fate.AGAIN or (self is Fate.BY_VERSION and version > 2)
+        return self is Fate.AGAIN or self is (Fate.BY_VERSION if version > 2 else Fate.BY_UPGRADE)
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ OTHERS: dict[str, Other] = {
     "renames a column": Other(known("renames a column that the merge needs"), Fate.AGAIN),
     "adds a column": Other(known("adds a column"), Fate.AGAIN),
     "changes the partitioning": Other(known("changes the partitioning"), Fate.AGAIN),
+    "upgrades the table to format version 3": Other(
+        sql(f"alter table {T} set tblproperties ('format-version' = '3')"), Fate.BY_UPGRADE
+    ),
     "expires snapshots older than the planned one": Other(
         known("expires snapshots older than the planned one"), Fate.COMMITS
     ),
