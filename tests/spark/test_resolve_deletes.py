@@ -31,10 +31,17 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from skipstone.files.reader import describe_files, read_data_file
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.requests import IndexRef, ReindexTask, RunKind
-from skipstone_core.maintenance.policies import EqualityDeletesPolicy, MaintenancePolicy
+from skipstone_core.maintenance.policies import (
+    EqualityDeletesPolicy,
+    MaintenancePolicy,
+    MaintenanceStep,
+    SnapshotPolicy,
+)
 from skipstone_core.reasons import Reason
 
 from tests.spark.maintain_bed import MaintainBed
@@ -71,6 +78,29 @@ def test_a_file_that_no_delete_can_touch_is_not_opened(tmp_path: Path) -> None:
     assert (step.counts["filesScanned"], step.counts["filesMarked"], step.counts["rowsDeleted"]) == (1, 1, 1)
     assert bed.files().files["path"].to_pylist() == paths
     assert bed.numbers_held() == sorted(bed.live)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_tag_and_a_branch_keep_the_deletes_that_they_reach(tmp_path: Path, version: int) -> None:
+    bed = made(tmp_path, version)
+    bed.delete_equal(["id"], [{"id": 3}])
+    head = bed.table().current_snapshot()
+    assert head is not None
+    bed.table().manage_snapshots().create_tag(head.snapshot_id, "kept").create_branch(
+        head.snapshot_id, "audit"
+    ).commit()
+    expected, before = sorted(bed.live), read_file_set(bed.table(), head.snapshot_id)
+    bed.delete_equal(["id"], [{"id": 14}])
+    steps = (*STEP, MaintenanceStep.SNAPSHOTS)
+    policy = replace(POLICY, snapshots=SnapshotPolicy(max_age_seconds=0, min_to_keep=1))
+    report = bed.run(bed.maintenance(steps, policy))
+    assert [step.is_done for step in report.steps] == [True, True], report
+    assert (bed.numbers_held(), bed.equality_files()) == (sorted(bed.live), 0)
+    files = read_file_set(bed.table(), head.snapshot_id)
+    assert [one.file.file_path for one in files.delete_files] == [one.file.file_path for one in before.delete_files]
+    described = describe_files(bed.table(), files, range(len(files)))
+    held = [number for file in described for batch in read_data_file(file, ["n"]) for number in batch[0].to_pylist()]
+    assert sorted(held) == expected
 
 
 @pytest.mark.parametrize("version", [2, 3])
