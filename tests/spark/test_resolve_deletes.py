@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -77,6 +79,31 @@ def test_a_file_that_no_delete_can_touch_is_not_opened(tmp_path: Path) -> None:
     step = bed.resolve()
     assert (step.counts["filesScanned"], step.counts["filesMarked"], step.counts["rowsDeleted"]) == (1, 1, 1)
     assert bed.files().files["path"].to_pylist() == paths
+    assert bed.numbers_held() == sorted(bed.live)
+
+
+def test_the_deletes_of_many_partitions_are_read_twice_whatever_the_number_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the plan, and for the scan of all files of a partition."""
+    bed = ResolveBed(tmp_path, is_parted=True)
+    bed.make()
+    parts = [f"p{number}" for number in range(20)]
+    for start in range(4):
+        bed.add(*({"id": number, "p": part} for part in parts for number in range(start, start + 3)))
+    for part in parts:
+        bed.delete_equal(["id"], [{"id": 2}, {"id": 3}], part)
+    opened = Counter[str]()
+    original = PyArrowFile.open
+
+    def counted(self: PyArrowFile, *values: Any, **named: Any) -> Any:
+        opened[self.location] += "/delete-" in self.location
+        return original(self, *values, **named)
+
+    monkeypatch.setattr(PyArrowFile, "open", counted)
+    step = bed.resolve()
+    assert (step.counts["filesScanned"], step.counts["rowsDeleted"]) == (80, 120), step
+    assert sum(opened.values()) == 2 * len(parts)
     assert bed.numbers_held() == sorted(bed.live)
 
 

@@ -253,7 +253,9 @@ def _scan(tasks: Tasks, search: _Search, files: Int64s, sizes: Int64s) -> None:
     ]
     groups = tuple(search.described)
     bins = pack_by_bytes(sizes.tolist(), tasks.parallelism)
-    works = [SearchWork(files=tuple(searched[i] for i in members), groups=groups) for members in bins]
+    # files of the same groups one after the other: a task keeps the keys of a few groups at a time
+    ordered = [sorted(members, key=lambda number: searched[number].groups) for members in bins]
+    works = [SearchWork(files=tuple(searched[i] for i in members), groups=groups) for members in ordered]
     for answer in tasks.run(_SearchTask(table.location()), works):
         rows = opened(answer)
         for row in rows if isinstance(rows, tuple) else ():
