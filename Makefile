@@ -193,7 +193,7 @@ soak-docs: setup cluster ## Pages of the documentation followed as printed, and 
 soak-orchestrators: setup cluster ## The recipes for Airflow and Dagster, each in an environment of its own
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_orchestrators.py
 
-soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
+soak-maintain: setup ## Maintenance of random tables, killed at every write, and beside Flink (SKIPSTONE_SOAK_CHECKPOINTS, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py tests/spark/test_resolve_*.py tests/spark/test_lineage_random.py
 
 soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)

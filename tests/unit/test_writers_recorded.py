@@ -16,7 +16,7 @@ from tests.writers.harness import WriterBed, check_table
 from tests.writers.recorded import held, laid_out, recorded
 
 #: Tables in which a writer left equality deletes.
-WITH_EQUALITY_DELETES = [("flink", "v2"), ("flink", "v3"), ("sail", "equality-deletes")]
+WITH_EQUALITY_DELETES = [("flink", "stream-v2"), ("flink", "stream-v3"), ("sail", "equality-deletes")]
 
 
 @pytest.fixture(scope="module", autouse=True)

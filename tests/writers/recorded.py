@@ -32,8 +32,8 @@ SAMPLES = (
     ("sail", "equality-deletes"),
     ("sail", "v3-vectors"),
     ("icebergo", "deletes"),
-    ("flink", "v2"),
-    ("flink", "v3"),
+    ("flink", "stream-v2"),
+    ("flink", "stream-v3"),
 )
 
 

@@ -77,9 +77,12 @@ class JavaWriter(Writer):
 
     def command(self, root: Path, rest: str) -> list[str]:
         """What is run to have the tables below ``root``."""
-        classes = ":".join(str(path) for path in resolved_jars(self.name, self.jars))
+        jars = ":".join(str(path) for path in resolved_jars(self.name, self.jars))
+        program, classes = PROGRAMS / self.name / self.source, ENVIRONMENTS / self.name
+        # tasks load the classes of the program by name, and do not find those of a program that is run from its source
+        subprocess.run(["javac", "-proc:none", "-d", str(classes), "-cp", jars, str(program)], check=True)
         flags = ["-Xmx1g", "-XX:+UseSerialGC", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
-        return ["java", *flags, "-cp", classes, str(PROGRAMS / self.name / self.source), str(root)]
+        return ["java", *flags, "-cp", f"{classes}:{jars}", program.stem, str(root)]
 
 
 #: Packages that Flink reaches into.
@@ -130,10 +133,12 @@ WRITERS = (
         jars=(
             f"org.apache.flink:flink-clients:{FLINK}",
             f"org.apache.flink:flink-connector-base:{FLINK}",
+            f"org.apache.flink:flink-connector-datagen:{FLINK}",
             f"org.apache.flink:flink-table-api-java-bridge:{FLINK}",
             f"org.apache.flink:flink-table-planner-loader:{FLINK}",
             f"org.apache.flink:flink-table-runtime:{FLINK}",
             "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0",
+            "org.xerial:sqlite-jdbc:3.50.3.0",
             f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
             f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
         ),
