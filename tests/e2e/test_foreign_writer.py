@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -97,6 +98,20 @@ def test_a_query_beside_a_missing_segment_is_right_and_uses_the_index_for_the_ot
     assert told["rows"] == told["reference"] == [[2012, "m2", "Oslo"], [1000 * new + 26, "m2", "Oslo"]]
     assert explained(told["explain"]) == (f"{old}/{new}", str(made["segment"]))
     assert f"files: {new} total, {new} after min/max, 2 read" in told["explain"]
+
+
+def test_equality_deletes_of_a_foreign_writer_are_resolved_by_the_policy(foreign: Lake) -> None:
+    """The writer is Iceberg's Java library; plain PyIceberg, which refuses equality deletes, reads the rows."""
+    before = {row["name"]: row["id"] for row in foreign.rows()}
+    upserts = [[{"id": 7, "name": "a1", "city": "Lima"}], [{"id": 8, "name": name} for name in ("a1", "b2", "new")]]
+    made = foreign.ask("upsert", "upsert.py", "db.people", *map(json.dumps, upserts))
+    assert made == {"deletes": 2}
+    foreign.apply(table(refreshIntervalSeconds=REFRESH, maintenance={"resolveEqualityDeletes": {"minFiles": 1}}))
+    found = foreign.until("tbl", "people", lambda people: people["status"].get("lastMaintenance"), seconds=GRACE)
+    (step,) = found["status"]["lastMaintenance"]
+    assert (step["step"], step["reason"]) == ("ResolveEqualityDeletes", "Committed"), step
+    assert (step["counts"]["equalityDeletesResolved"], step["counts"]["rowsDeleted"]) == (2, 3), step
+    assert {row["name"]: row["id"] for row in foreign.rows()} == before | {"a1": 8, "b2": 8, "new": 8}
 
 
 def count(watch: Watch) -> int:
