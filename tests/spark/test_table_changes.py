@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.types import DoubleType
 from skipstone import query
 from skipstone.query.changing import lineage, reading
+from skipstone.query.changing.diffs import diff_rows
 from skipstone.query.planner import ReadOptions
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -264,3 +265,24 @@ def test_columns_that_became_others_are_refused_and_the_way_out_works(bed: Table
     bed.src().delete("id = 2")
     bed.merge(task)
     assert bed.table().scan().to_arrow().select(["id", "v"]).to_pylist() == [{"id": 3, "v": 0.1}]
+
+
+def test_rows_that_take_much_more_memory_than_files_are_compared_in_parts(
+    bed: TableBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow's columns of texts hold two gigabytes, which a small file can have."""
+    compared: list[int] = []
+
+    def measured(before: pa.Table, after: pa.Table, keys: Sequence[str], name: str) -> pa.Table:
+        compared.append(before.nbytes + after.nbytes)
+        return diff_rows(before, after, keys, name)
+
+    monkeypatch.setattr(reading, "PART_MEMORY", 200_000)
+    monkeypatch.setattr(reading, "diff_rows", measured)
+    first = bed.add(dict.fromkeys(range(400), "mon"), "old" * 1000)
+    bed.src().delete("id < 100")
+    bed.add(dict.fromkeys(range(500, 700), "mon"), "new" * 1000)
+    found = query.changes(bed.src(), first, None, ["id"])
+    assert max(compared) < 200_000
+    assert sorted(found.column("id").to_pylist()) == [*range(100), *range(500, 700)]
+    assert found.column(CHANGE_COLUMN).to_pylist().count("DELETE") == 100

@@ -44,6 +44,10 @@ from skipstone.tables.filesets import FileSet, known_file_set
 #: Bytes of data files whose rows are compared at once, about; there are no more parts than so many.
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
+#: Bytes of rows that are compared at once: files can hold a thousand times what they take.
+PART_MEMORY = 512 << 20
+#: Hashes of keys are below it.
+_HASHES = 1 << 32
 #: Bytes of data files on either side from which reading the lineage of their rows first saves more than it takes.
 LINEAGE_BYTES = 4 << 20
 _BATCH_BYTES = 16 << 20
@@ -196,7 +200,7 @@ def read_changes(plan: ChangesPlan) -> Iterator[pa.Table]:
             for name, side in zip(("before", "after"), _sides(plan, Path(folder)), strict=True)
         ]
         for old, new in zip(*sides, strict=True):
-            yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
+            yield from _compared(plan, old, new, count)
 
 
 def changes_schema(plan: ChangesPlan) -> pa.Schema:
@@ -331,24 +335,56 @@ def _divided(plan: ChangesPlan, side: _Side, schema: pa.Schema, paths: Sequence[
     with ExitStack() as stack:
         parts = [stack.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
         for batch in side.rows(plan):
-            rows = pa.Table.from_batches([batch]).cast(schema)
-            if len(parts) == 1:
-                parts[0].write_table(rows)
-                continue
-            part_of = _part_of_rows(rows, plan.keys, len(parts))
-            for part in np.unique(part_of):
-                parts[part].write_table(rows.filter(pa.array(part_of == part)))
+            _spread(parts, pa.Table.from_batches([batch]).cast(schema), plan.keys, 1)
     return paths
 
 
-def _part_of_rows(rows: pa.Table, keys: Sequence[str], count: int) -> _Numbers:
-    """The part of each row, by the values of its keys only."""
+def _compared(plan: ChangesPlan, old: Path, new: Path, divisor: int) -> Iterator[pa.Table]:
+    """The changes of one part, which is divided again while its rows take too much memory.
+
+    ``divisor``: as of ``_part_of_rows``, with which its rows can be divided again.
+    """
+    count = min(MOST_PARTS, 1 + (old.stat().st_size + new.stat().st_size) // PART_MEMORY)
+    if count == 1 or divisor >= _HASHES:
+        yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
+        return
+    sides = [_divided_again(path, plan.keys, divisor, count) for path in (old, new)]
+    for pair in zip(*sides, strict=True):
+        yield from _compared(plan, *pair, divisor * count)
+
+
+def _divided_again(path: Path, keys: Sequence[str], divisor: int, count: int) -> Sequence[Path]:
+    paths = [path.with_name(f"{path.name}-{part}") for part in range(count)]
+    with ExitStack() as stack:
+        file = stack.enter_context(pa.ipc.open_file(stack.enter_context(pa.memory_map(str(path)))))
+        parts = [stack.enter_context(pa.ipc.new_file(str(place), file.schema)) for place in paths]
+        for at in range(file.num_record_batches):
+            _spread(parts, pa.Table.from_batches([file.get_batch(at)]), keys, divisor)
+    path.unlink()
+    return paths
+
+
+def _spread(parts: Sequence[pa.RecordBatchFileWriter], rows: pa.Table, keys: Sequence[str], divisor: int) -> None:
+    """Write each of ``rows`` to its part."""
+    if len(parts) == 1:
+        parts[0].write_table(rows)
+        return
+    part_of = _part_of_rows(rows, keys, divisor, len(parts))
+    for part in np.unique(part_of):
+        parts[part].write_table(rows.filter(pa.array(part_of == part)))
+
+
+def _part_of_rows(rows: pa.Table, keys: Sequence[str], divisor: int, count: int) -> _Numbers:
+    """The part of each row, by the values of its keys only: the rest of their hash by ``count``.
+
+    ``divisor``: the product of the counts by which these rows were divided before.
+    """
     hashes = np.zeros(len(rows), np.uint64)
     for key in keys or _plain_columns(rows.schema):
         encoded = rows.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
         each = [zlib.crc32(repr(value).encode()) for value in plain_values(encoded.dictionary)]
         hashes = hashes * np.uint64(31) + np.array(each, np.uint64)[encoded.indices.to_numpy(zero_copy_only=False)]
-    return (hashes % np.uint64(count)).astype(np.int64)
+    return (hashes % np.uint64(_HASHES) // np.uint64(divisor) % np.uint64(count)).astype(np.int64)
 
 
 def _plain_columns(schema: pa.Schema) -> list[str]:
