@@ -130,7 +130,7 @@ def test_values_that_do_not_fit_are_bad_rows(bed: Bed) -> None:
     assert bed.load(hive(), bad_records=redirected).counts["rowsRejected"] == 1
     (rejects,) = (bed.root / ".skipstone").rglob("part-*.json*")
     assert '"n":"seven"' in rejects.read_text().replace("\\", "")
-    with pytest.raises(BadData, match=r"the folder 'n=seven' of 'in/n=seven/part-2.parquet' does not hold a value"):
+    with pytest.raises(BadData, match=r"'n=seven', the partition of 'in/n=seven/part-2.parquet', does not"):
         bed.load(hive("n > 3"))
 
 
@@ -169,8 +169,8 @@ def test_a_merge_reads_them_too(tmp_path: Path, limits: DriverShare) -> None:
     [
         (("day=2026-01-01", "place=a"), {}, r"is in a folder 'day=…' and '.*' is not"),
         (("x",), {}, r"no folder of 'in/x/part-0.parquet' has a name such as"),
-        (("id=4",), {}, r"holds the column 'id', and its folder names 'id': remove source.hivePartitions"),
-        (("ID=4",), {}, r"holds the column 'id', and its folder names 'ID'"),
+        (("id=4",), {}, r"holds the column 'id', and its folder or log names 'id': remove source.hivePartitions"),
+        (("ID=4",), {}, r"holds the column 'id', and its folder or log names 'ID'"),
         (("n=1/n=2",), {}, r"name the column 'n' twice"),
         (("place=100%",), {}, r"the folder 'place=100%' of .* is not percent-encoded UTF-8"),
         (("place=%FF",), {}, r"is not percent-encoded UTF-8"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from skipstone_core.contract.deltatables import SourceDeltaRef
 from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.contract.requests import JobRequest, SourceSpec
 from skipstone_operator.manifests import build_run
@@ -157,6 +158,16 @@ def test_a_run_is_asked_to_read_the_table_as_the_catalog_has_it(kind: str) -> No
 def test_another_table_of_the_name_is_another_run() -> None:
     plans = [plan_run(world(raw_table(uid=uid))) for uid in ("uid-a", "uid-b")]
     assert len({plan.inputs_hash for plan in plans if plan is not None}) == 2
+
+
+def test_a_run_is_asked_to_read_the_files_of_a_delta_table() -> None:
+    delta = {"path": "lake/events", "startingVersion": "3", "where": "day is null"}
+    made = job_world(objects.load("jan", source={"delta": delta, "consume": "New"}))
+    asked = request_of(made).load
+    assert asked is not None
+    assert asked.source.delta == SourceDeltaRef(path="lake/events", starting_version="3", where="day is null")
+    assert (asked.source.format, asked.source.paths) == (SourceFormat.PARQUET, ())
+    assert asked.source.consumer.startswith("jobs on Delta table ")
 
 
 def test_jobs_that_read_other_rows_are_other_consumers() -> None:

@@ -15,6 +15,7 @@ from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSpec
 from skipstone_core.contract.columns import MatchNames, UnknownColumns
+from skipstone_core.contract.deltatables import SourceDeltaRef
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
 from skipstone_core.contract.indextypes import NO_PARAMETERS, IndexParameters
@@ -280,7 +281,8 @@ class SourceSpec:
     Refuse; ``unknown_columns``: None is Ignore; ``match_names``: None is Exact, merges only. ``only_rejected``: of the
     changes in the files, those count that earlier merges left out. ``table``: rows of a table are read in place of
     files; a run writes them to Parquet files of its own. ``hive_partitions``: folders are read with all that is below
-    them, and hold values of columns. These are None when unset, so that requests without them stay as they were.
+    them, and hold values of columns. ``delta``: the files that the log of a Delta table names are read.
+    These are None when unset, so that requests without them stay as they were.
     """
 
     format: SourceFormat
@@ -310,11 +312,7 @@ class SourceSpec:
     only_rejected: bool | None = None
     table: SourceTableRef | None = None
     hive_partitions: HivePartitions | None = None
-
-    @property
-    def declared(self) -> tuple[ColumnSpec, ...]:
-        """Columns to which the spec gives types."""
-        return (*self.columns, *(self.hive_partitions.columns if self.hive_partitions else ()))
+    delta: SourceDeltaRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,10 @@ from skipstone_core.merging.feeds import file_formats, in_words, tool_fields, wi
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
 from skipstone_operator.resources.sourcing.columns import ColumnSource, SourceColumn
+from skipstone_operator.resources.sourcing.delta import NEWEST_VERSION, PLAIN_DELTA, SETTLED, DeltaFolder
 from skipstone_operator.resources.sourcing.partitions import PARQUET_FOLDERS, PLAIN_FOLDERS, ValueFolders
 from skipstone_operator.resources.sourcing.paths import PATH_RULES
-from skipstone_operator.resources.sourcing.tables import SourceTable
+from skipstone_operator.resources.sourcing.tables import FILES_ONLY, NEWEST_SNAPSHOT, SourceTable
 from skipstone_operator.resources.storage import LOCATION_NAME
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
@@ -48,26 +49,16 @@ class Source:
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             holds=lambda source: (
-                _is_of_files(source) if source.table is None else not (source.format or source.paths is not None)
+                _is_of_files(source)
+                if source.table is None and source.delta is None
+                else not (source.format or source.paths is not None) and (source.table is None or source.delta is None)
             ),
-            rule="has(self.table) ? !has(self.format) && !has(self.paths) : has(self.format) && has(self.paths)",
-            message="source takes either files or a table: set format and paths, or only table",
+            rule="has(self.table) || has(self.delta) ? !has(self.format) && !has(self.paths) && !(has(self.table) && "
+            "has(self.delta)) : has(self.format) && has(self.paths)",
+            message="source takes either files or a table: set format and paths, or only table, or only delta",
         ),
-        Rule(
-            holds=lambda source: source.table is None or (source.location is None and source.settle_seconds == 0),
-            rule="!has(self.table) || (!has(self.location) && (!has(self.settleSeconds) || self.settleSeconds == 0))",
-            message="source.location and source.settleSeconds are for files only: remove them beside source.table",
-            field_path=".table",
-        ),
-        Rule(
-            holds=lambda source: (
-                source.table is None or source.table.snapshot is None or source.consume is ConsumePolicy.ALL
-            ),
-            rule="!has(self.table) || !has(self.table.snapshot) || !has(self.consume) || self.consume == 'All'",
-            message="source.consume New reads up to the newest snapshot: remove source.table.snapshot, or set consume "
-            "to All",
-            field_path=".consume",
-        ),
+        FILES_ONLY,
+        NEWEST_SNAPSHOT,
         Rule(
             holds=lambda source: not source.columns or source.format in UNTYPED,
             rule="!has(self.columns) || self.columns.size() == 0 || (has(self.format) && self.format in ['Csv', "
@@ -84,6 +75,8 @@ class Source:
             field_path=".options",
         ),
         PARQUET_FOLDERS,
+        NEWEST_VERSION,
+        SETTLED,
     )
 
     format: Annotated[
@@ -100,6 +93,7 @@ class Source:
         ),
     ] = None
     table: Annotated[SourceTable | None, Doc("A Table whose rows are the source, in place of files.")] = None
+    delta: Annotated[DeltaFolder | None, Doc("A Delta table whose rows are the source, in place of files.")] = None
     location: Annotated[
         str | None,
         Doc(
@@ -258,6 +252,7 @@ class MergeSource(Source):
         *Source.RULES,
         _FILES_RULE,
         PLAIN_FOLDERS,
+        PLAIN_DELTA,
         Rule(
             holds=lambda source: source.table is None or (source.change_format is None and source.replay_from is None),
             rule="!has(self.table) || (!has(self.changeFormat) && !has(self.replayFrom))",

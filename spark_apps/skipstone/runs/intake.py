@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import (
@@ -26,7 +26,8 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already, settled_meanwhile
 from skipstone.runs.tablesources.choosing import TableRows, choose_rows
-from skipstone.runs.tablesources.folders import choose_folders, require_folders
+from skipstone.runs.tablesources.delta import choose_delta
+from skipstone.runs.tablesources.folders import choose_folders, require_folders, with_folder_values
 from skipstone.runs.tablesources.staging import staged_rows
 from skipstone.sources.listing import (
     SourceListing,
@@ -45,6 +46,7 @@ from skipstone.tables.records.ledger import ConsumedFiles, Consumption
 #: The outcome of a job for which there is nothing to do: nothing is committed, not even its transaction.
 NOTHING = Committed(0, TxnRecord(time_ms=0, is_empty=True))
 NO_NEW_FILES = "There are no new files: all that the source names were consumed before."
+NO_NEW_VERSIONS = "There are no new rows: the Delta table has none that was not read before."
 NO_NEW_SNAPSHOTS = "There are no new snapshots: the source table was read up to its newest one before."
 
 
@@ -52,17 +54,19 @@ NO_NEW_SNAPSHOTS = "There are no new snapshots: the source table was read up to 
 class Intake:
     """The files to apply. ``ledger`` remembers them in the commit, None when only their digest is remembered.
 
-    ``rows``: of a source table, which ``brought`` writes to the files of the listing.
+    ``rows``: of a source table, which ``brought`` writes to the files of the listing. ``origin``: of files of a table
+    that is not in a catalog, what the commit says of it.
     """
 
     listing: SourceListing
     ledger: Ledger | None = None
     rows: TableRows | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> Mapping[str, str]:
         """What the snapshot of the commit says of the source."""
-        return self.rows.summary if self.rows is not None else {}
+        return self.rows.summary if self.rows is not None else self.origin
 
     @property
     def consumed(self) -> Consumption:
@@ -83,6 +87,8 @@ def take_source(
     """
     if source.table is not None:
         return _take_table(request, table, source)
+    if source.delta is not None:
+        return _take_delta(request, table, source)
     if source.consume is ConsumePolicy.ALL:
         listing = pinned_source(
             request.warehouse,
@@ -92,7 +98,7 @@ def take_source(
             choose=lambda listed: require_folders(choose_folders(listed, source, table), source),
         )
         applied = None if source.only_rejected else applied_already(table, source, listing.digest)
-        return applied or Intake(listing=listing)
+        return applied or Intake(listing=with_folder_values(listing, source))
     if not source.consumer:
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
@@ -104,7 +110,15 @@ def take_source(
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(listing)
     taken = replace(consumption(listing, memory), ends_replay=source.replay_from is None)
-    return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
+    return taken.find_conflict(table) or Intake(listing=with_folder_values(listing, source), ledger=taken)
+
+
+def _take_delta(request: JobRequest, table: Table, source: SourceSpec) -> Intake | Outcome:
+    rows = choose_delta(request, table, source)
+    if rows is None:
+        return settled_meanwhile(request, table) or NOTHING
+    void = rows.ledger.find_conflict(table) if rows.ledger else applied_already(table, source, rows.listing.digest)
+    return void or Intake(listing=rows.listing, ledger=rows.ledger, origin=rows.summary)
 
 
 def _take_table(request: JobRequest, table: Table, source: SourceSpec) -> Intake | Outcome:
@@ -131,6 +145,8 @@ def brought(request: JobRequest, intake: Intake, progress: Callable[[str], None]
 
 def nothing_new(source: SourceSpec) -> str:
     """What people are told of a job that finds nothing new."""
+    if source.delta is not None:
+        return NO_NEW_VERSIONS
     return NO_NEW_FILES if source.table is None else NO_NEW_SNAPSHOTS
 
 

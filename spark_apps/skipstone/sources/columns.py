@@ -242,7 +242,8 @@ def _is_fed(field: NestedField) -> bool:
 
 def declared_types(source: SourceSpec) -> Mapping[str, IcebergType]:
     """Types by source column, of those to which the source gives one. Raises BadSpec (COLUMN_TYPE_UNSUPPORTED)."""
-    return {column.name: _declared_type(column.name, column.type) for column in source.declared}
+    of_folders = source.hive_partitions.columns if source.hive_partitions else ()
+    return {column.name: _declared_type(column.name, column.type) for column in (*source.columns, *of_folders)}
 
 
 def _declared_type(name: str, text: str) -> IcebergType:
@@ -276,7 +277,7 @@ def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
 
 def _natural(column: RawColumn) -> IcebergType | None:
     if column.is_text:
-        return StringType()
+        return column.text_type or StringType()
     return column.file_type.natural if column.file_type is not None and not column.file_type.inside else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyiceberg.types import IcebergType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -29,6 +30,7 @@ class RawColumn:
     that it feeds every type. ``is_unnamed``: the files give it no name. ``is_nested_text``: it is a list, map or struct
     whose leaves are text.
     ``shown``: its type for people, where ``file_type`` does not say it. ``folder``: where the one file of the group is.
+    ``text_type``: what its text stands for, where that is known.
     """
 
     ref: str
@@ -40,6 +42,7 @@ class RawColumn:
     is_nested_text: bool = False
     shown: str = ""
     folder: FolderText | None = None
+    text_type: IcebergType | None = None
 
     @property
     def is_null(self) -> bool:

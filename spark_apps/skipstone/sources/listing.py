@@ -12,11 +12,12 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from pyiceberg.types import IcebergType
 from skipstone_core.contract.requests import SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY, RUNS_DIRECTORY
@@ -32,12 +33,26 @@ _FIELD = "source.paths"
 
 
 @dataclass(frozen=True, kw_only=True)
+class PathValues:
+    """Columns that have one value in all rows of a file, which the file does not hold.
+
+    ``texts``: by the path of the file and the column; None is null. ``types``: of the columns, string if absent.
+    ``spec_field`` and ``way_out``: what is said of a file that holds such a column.
+    """
+
+    texts: Mapping[str, Mapping[str, str | None]]
+    types: Mapping[str, IcebergType] = field(default_factory=dict)
+    spec_field: str
+    way_out: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceListing:
     """The files of a source, sorted by path, in ``storage``; ``location``: its name, empty for the Warehouse's own.
 
     ``left_out``: how many files that the source names are not among them, because the table has them already.
     ``base``: address of the place, where files are remembered by their addresses. ``identity``: what the files stand
-    for, where a run made them itself.
+    for, where a run made them itself or a log names them. ``values``: what is told of the files beside their content.
     """
 
     storage: Storage
@@ -46,6 +61,7 @@ class SourceListing:
     left_out: int = 0
     base: str = ""
     identity: str = ""
+    values: PathValues | None = None
 
     @property
     def stored(self) -> tuple[StoredFile, ...]:

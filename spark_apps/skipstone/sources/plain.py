@@ -24,14 +24,14 @@ from skipstone.kernels.holding.packing import PackedRows
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn, is_text
-from skipstone.sources.listing import SourceListing
+from skipstone.sources.listing import PathValues, SourceListing
 from skipstone.sources.reading import ReadRules
 from skipstone.sources.text.driver.reading import TextReading, text_reading
 from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import is_without_rows, raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
-from skipstone.sources.typed.folders import find_folders, folder_columns, plain_value, require_apart
+from skipstone.sources.typed.folders import folder_columns, plain_value, require_apart
 from skipstone.sources.unused import values_known, values_read
 from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
@@ -216,8 +216,8 @@ def _find(
         if kind is SourceFormat.JSON and may_lack:
             raise SparkNeeded(SparkOnly.PRESENT)
         text = site.text()
-        folders = find_folders(site.listing) if site.source.hive_partitions else ()
-        read = [(file, text.columns(file) if text else _columns(file, kind, folders)) for file in site.listing.stored]
+        values = site.listing.values
+        read = [(file, text.columns(file) if text else _columns(file, kind, values)) for file in site.listing.stored]
         files = tuple(file for file, columns in read if columns is not None)
         groups = [ColumnGroup(columns=columns, example=file.name) for file, columns in read if columns is not None]
         wanted = columns_of(groups)
@@ -237,24 +237,26 @@ def _find(
                        text=text)  # fmt: skip
 
 
-def _columns(file: StoredFile, kind: SourceFormat, folders: Sequence[str]) -> Mapping[str, RawColumn] | None:
+def _columns(file: StoredFile, kind: SourceFormat, values: PathValues | None) -> Mapping[str, RawColumn] | None:
     """The columns by name; None for a file with neither columns nor rows, which has nothing to read.
 
-    ``folders``: columns whose values are in the names of folders.
+    ``values``: further columns, of which each has one value in the file.
     """
     if kind is SourceFormat.AVRO:
         return avro_columns(file)
     footer = read_parquet_footer(file)
     if not footer and is_without_rows(file, kind):
         return None
-    require_apart(file.name, folders, (column.name for column in footer))
-    return {**raw_columns(footer), **(folder_columns(folders, file.name) if folders else {})}
+    if values is None:
+        return raw_columns(footer)
+    require_apart(file.name, values, (column.name for column in footer))
+    return {**raw_columns(footer), **folder_columns(values, values.texts[file.name], of_one=True)}
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn, *, may_lack: bool) -> bool:
     raw = group.columns.get(column.source)
     if raw is None:
-        return any(raw_column.is_text for raw_column in group.columns.values()) and not may_lack
+        return any(other.is_text and other.folder is None for other in group.columns.values()) and not may_lack
     if raw.folder is not None:
         return plain_value(raw.folder.text, column.type) is not None and any(
             other.folder is None for other in group.columns.values()

@@ -184,8 +184,7 @@ class _Reading:
             case SourceFormat.AVRO:
                 return avro_groups(self.spark, self.listing, self._named)
             case _:
-                has_folders = self.source.hive_partitions is not None
-                return typed_groups(self.spark, self.listing, self.source.format, self._named, has_folders=has_folders)
+                return typed_groups(self.spark, self.listing, self.source.format, self._named)
 
     @property
     def _named(self) -> Named:

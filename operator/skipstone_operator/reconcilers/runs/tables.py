@@ -35,9 +35,11 @@ def build_table_ref(table: TableSubject) -> TableRef:
 
 def build_source(spec: Source, source_table: TableSubject | None) -> SourceSpec:
     """The source as the data plane sees it: a table comes as files that the run writes itself."""
+    given = {**encode(spec), "format": SourceFormat.PARQUET.value, "paths": []}
+    if spec.delta is not None:
+        return decode(SourceSpec, given)
     if spec.table is None or source_table is None:
         return decode(SourceSpec, encode(spec))
-    given = {**encode(spec), "format": SourceFormat.PARQUET.value, "paths": []}
     table = {name: value for name, value in given.pop("table").items() if name not in ("name", "changes")}
     return decode(SourceSpec, {**given, "table": {**table, "table": encode(build_table_ref(source_table))}})
 
@@ -72,4 +74,6 @@ def consumer_of(job: JobSubject) -> str:
             return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{owner.name}{place}"
     if source.table is not None:
         return f"jobs on table {source.table.name} {short_hash(source.table.ref or '', source.table.where or '')}"
+    if source.delta is not None:
+        return f"jobs on Delta table {short_hash(source.delta.path, source.delta.where or '')}{place}"
     return f"jobs on paths {short_hash(*sorted(set(source.paths or ())))}{place}"

@@ -5,12 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from skipstone_core.contract.requests import ConsumePolicy
+
 from skipstone_operator.resources.common import object_name
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, name_text
 
 _SNAPSHOT_ID = "^(0|[1-9][0-9]{0,18})$"
 _SNAPSHOT_HELP = "must be the id of a snapshot in quotes, such as '5781947118336215154'"
+
+FILES_ONLY = Rule(
+    holds=lambda source: source.table is None or (source.location is None and source.settle_seconds == 0),
+    rule="!has(self.table) || (!has(self.location) && (!has(self.settleSeconds) || self.settleSeconds == 0))",
+    message="source.location and source.settleSeconds are for files only: remove them beside source.table",
+    field_path=".table",
+)
+NEWEST_SNAPSHOT = Rule(
+    holds=lambda source: source.table is None or source.table.snapshot is None or source.consume is ConsumePolicy.ALL,
+    rule="!has(self.table) || !has(self.table.snapshot) || !has(self.consume) || self.consume == 'All'",
+    message="source.consume New reads up to the newest snapshot: remove source.table.snapshot, or set consume to All",
+    field_path=".consume",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,12 +111,12 @@ def choose_rows(catalog: Catalog, request: JobRequest, target: Table, spec: Sour
         message = "consume New cannot read the table that the job writes, which would never end: set consume to All"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.source.consume")
     reads = find_reads(target, spec.consumer) if spec.consume is ConsumePolicy.NEW else ()
-    pin = _find_pin(request)
+    pin = find_read_pin(request)
     if pin is None:
         chosen = _chosen(table, spec, reads)
         if spec.consume is ConsumePolicy.NEW and _is_nothing(chosen):
             return None
-        pin = _pinned(request, chosen)
+        pin = pin_read(request, chosen)
     if pin.table_uuid != uuid:
         message = f"{source.name} is another table (UUID {uuid}) than the one that this job began with: apply a new job"
         raise BadData(Reason.SOURCE_CHANGED, message, field=FIELD)
@@ -216,7 +216,8 @@ def _facts(snapshot: Snapshot) -> SourceSnapshot:
 # --- the pin ---
 
 
-def _find_pin(request: JobRequest) -> ReadPin | None:
+def find_read_pin(request: JobRequest) -> ReadPin | None:
+    """What an earlier attempt of the job pinned, if one did. Raises DependencyUnavailable."""
     storage = open_storage(request.warehouse)
     try:
         return _decoded(request, storage.read(pin_path(request.owner_uid)))
@@ -224,8 +225,8 @@ def _find_pin(request: JobRequest) -> ReadPin | None:
         return None
 
 
-def _pinned(request: JobRequest, chosen: ReadPin) -> ReadPin:
-    """What is pinned: ``chosen`` unless another attempt was first."""
+def pin_read(request: JobRequest, chosen: ReadPin) -> ReadPin:
+    """What is pinned: ``chosen`` unless another attempt was first. Raises DependencyUnavailable."""
     content = {"version": PIN_VERSION, "files": [], "table": request.table_uid, "read": encode(chosen)}
     storage = open_storage(request.warehouse)
     return _decoded(request, storage.create(pin_path(request.owner_uid), json.dumps(content).encode()))

@@ -6,7 +6,7 @@ Called by the intake before the files are pinned. Names of folders only are read
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -22,12 +22,22 @@ from skipstone.files.registering.folders import as_value
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.runs.registering.places import SourcePlace, require_no_table
 from skipstone.sources.columns import declared_types, fed_types
-from skipstone.sources.listing import SourceListing
+from skipstone.sources.listing import PathValues, SourceListing
 from skipstone.sources.typed.folders import find_folders, folder_texts
 from skipstone.tables.arrow import arrow_schema
 
 FIELD = "source.hivePartitions"
 _WHERE = f"spec.{FIELD}.where"
+_WAY_OUT = f"remove {FIELD} to read the column of the file, or write the files without it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePartitions:
+    """Values of columns by the path of a file. ``field``: of the condition on them, for messages."""
+
+    texts: Mapping[str, Mapping[str, str | None]]
+    types: Mapping[str, IcebergType]
+    field: str
 
 
 def choose_folders(listing: SourceListing, source: SourceSpec, table: Table) -> SourceListing:
@@ -45,19 +55,39 @@ def choose_folders(listing: SourceListing, source: SourceSpec, table: Table) -> 
     if source.hive_partitions.where is None:
         return listing
     types = _types(source, table.schema(), names)
-    parsed = parse_predicate(source.hive_partitions.where, field=_WHERE)
-    predicate = check_types(parsed, {name: str(kind) for name, kind in types.items()}, field=_WHERE)
+    texts = {file.path: folder_texts(file.path) for file in listing.files}
+    taken = is_true_on(source.hive_partitions.where, FilePartitions(texts=texts, types=types, field=_WHERE))
+    return replace(listing, files=tuple(file for file in listing.files if file.path in taken))
+
+
+def with_folder_values(listing: SourceListing, source: SourceSpec) -> SourceListing:
+    """``listing`` with the values in the names of folders, if ``source`` asks for them. Raises as ``find_folders``."""
+    if source.hive_partitions is None:
+        return listing
+    find_folders(listing)
+    texts = {file.path: folder_texts(file.path) for file in listing.files}
+    return replace(listing, values=PathValues(texts=texts, spec_field=FIELD, way_out=_WAY_OUT))
+
+
+def is_true_on(where: str, partitions: FilePartitions) -> frozenset[str]:
+    """The paths of files on whose values ``where`` is true.
+
+    Raises BadSpec for a condition that does not fit, BadData (SOURCE_UNREADABLE) for a value of another type.
+    """
+    parsed = parse_predicate(where, field=partitions.field)
+    shown = {name: str(kind) for name, kind in partitions.types.items()}
+    predicate = check_types(parsed, shown, field=partitions.field)
     tested = tuple(sorted(column.name for column in predicate.columns))
-    texts = [tuple(folder_texts(file.path)[name] for name in tested) for file in listing.files]
-    distinct = list(dict.fromkeys(texts))
-    examples = {text: file.path for file, text in zip(listing.files, texts, strict=True)}
+    keys = {path: tuple(texts[name] for name in tested) for path, texts in partitions.texts.items()}
+    examples = {key: path for path, key in keys.items()}
+    distinct = list(examples)
     columns = {
-        name: _values(name, types[name], {text[at]: examples[text] for text in distinct}, [t[at] for t in distinct])
+        name: _values(name, partitions, {key[at]: examples[key] for key in distinct}, [key[at] for key in distinct])
         for at, name in enumerate(tested)
     }
     is_true = evaluate_predicate(predicate, columns, len(distinct)).to_pylist()
-    taken = {text for text, holds in zip(distinct, is_true, strict=True) if holds}
-    return replace(listing, files=tuple(f for f, text in zip(listing.files, texts, strict=True) if text in taken))
+    taken = {key for key, holds in zip(distinct, is_true, strict=True) if holds}
+    return frozenset(path for path, key in keys.items() if key in taken)
 
 
 def require_folders(listing: SourceListing, source: SourceSpec) -> SourceListing:
@@ -80,18 +110,20 @@ def _types(source: SourceSpec, schema: Schema, names: Sequence[str]) -> Mapping[
     return {name: known.get(name, StringType()) for name in names}
 
 
-def _values(name: str, kind: IcebergType, examples: Mapping[str | None, str], texts: Sequence[str | None]) -> pa.Array:
-    """The values of ``texts``, of which ``examples`` names a file in such a folder."""
-    values: list[object] = []
+def _values(
+    name: str, partitions: FilePartitions, examples: Mapping[str | None, str], texts: Sequence[str | None]
+) -> pa.Array:
+    """The values of ``texts``, of which ``examples`` names a file that has it."""
+    kind, values = partitions.types[name], list[object]()
     for text in texts:
         try:
             values.append(as_value(text, kind))
         except ValueError as error:
             raise BadData(
                 Reason.SOURCE_UNREADABLE,
-                f"the folder '{name}={text}' of '{examples[text]}' does not hold a value of type {kind}, which the "
-                f"condition compares ({error}): rename the folder, or give '{name}' another type in {FIELD}.columns",
-                field=_WHERE,
+                f"'{name}={text}', the partition of '{examples[text]}', does not hold a value of type {kind} which the "
+                f"condition can compare ({error}): leave '{name}' out of the condition, or fix the partition",
+                field=partitions.field,
             ) from error
     arrow = arrow_schema(Schema(NestedField(1, name, kind))).field(0).type
     if isinstance(kind, DateType):

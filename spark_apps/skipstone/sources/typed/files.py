@@ -28,7 +28,7 @@ from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import INT96, FileType, file_type, orc_type
-from skipstone.sources.typed.folders import find_folders, folder_columns, raw_names, require_apart, with_folders
+from skipstone.sources.typed.folders import ValueSource, folder_columns, require_apart, value_source, with_values
 from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -50,11 +50,11 @@ class FileColumn(NamedTuple):
 FileColumns = tuple[FileColumn, ...]
 
 
-def typed_groups(
-    spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named, *, has_folders: bool = False
-) -> list[RawGroup]:
+def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named) -> list[RawGroup]:
     """One group per set of columns and types. ``named``: fields within columns that become columns, too.
-    ``has_folders``: names of folders hold values of columns.
+
+    Values that are told beside the files are columns of text; a file whose folders do not say them is in a group with
+    files of the same values.
 
     A file with neither columns nor rows, which some tools write for an empty table, is in no group.
 
@@ -63,15 +63,17 @@ def typed_groups(
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
     footers: dict[tuple[object, ...], _Files] = {}
-    folders = find_folders(listing) if has_folders else ()
+    values = listing.values
     for file in listing.stored:
         footer = read(file)
         if not footer and is_without_rows(file, kind):
             continue
-        require_apart(file.name, folders, (column.name for column in footer))
-        written = raw_names(file.name) if has_folders else ()
-        key = (written, *map(repr, footer))
-        footers.setdefault(key, _Files(kind, footer, [], written, folders)).names.append(file.name)
+        source = None
+        if values is not None:
+            require_apart(file.name, values, (column.name for column in footer))
+            source = value_source(file.name, values.texts[file.name])
+        key = (source, *map(repr, footer))
+        footers.setdefault(key, _Files(kind, footer, [], source)).names.append(file.name)
     reader = spark_reader(spark, listing)
     return [_group(reader, listing, files, named) for files in footers.values()]
 
@@ -83,13 +85,12 @@ def is_without_rows(stored: StoredFile, kind: SourceFormat) -> bool:
 
 
 class _Files(NamedTuple):
-    """Files of one format with the same columns. ``written``: names of the columns ``folders`` as their folders are."""
+    """Files of one format with the same columns. ``source``: of values that are told beside them."""
 
     kind: SourceFormat
     footer: FileColumns
     names: list[str]
-    written: Sequence[str] = ()
-    folders: Sequence[str] = ()
+    source: ValueSource | None = None
 
 
 def read_parquet_footer(stored: StoredFile) -> FileColumns:
@@ -212,15 +213,18 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     paths = spark_paths(listing, files.names)
     frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
     frame = with_url(complete(frame, listing, len(files.names))).withColumn(CORRUPT, F.lit(None).cast("string"))
-    frame = with_folders(frame, files.written, listing.storage.address())
+    beside: Mapping[str, RawColumn] = {}
+    if files.source is not None and listing.values is not None:
+        frame = with_values(frame, files.source, listing.storage.address())
+        beside = folder_columns(listing.values, listing.values.texts[files.names[0]])
     columns = {
         name: RawColumn(quoted(name), column.type, is_field=True, is_empty=column.is_empty)
         for name, column in fields.items()
     }
     return RawGroup(
         frame=with_fields(frame, typed),
-        columns={**raw_columns(files.footer, named.nested), **columns, **folder_columns(files.folders)},
-        record=_record([*readable, *typed, *files.folders]),
+        columns={**raw_columns(files.footer, named.nested), **columns, **beside},
+        record=_record([*readable, *typed, *beside]),
         example=files.names[0],
     )
 

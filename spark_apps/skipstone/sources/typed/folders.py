@@ -7,7 +7,8 @@ files of a source are in folders of the same columns, which no file holds itself
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -22,7 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.registering.folders import HIVE_NULL, folder_values
 from skipstone.sources.groups import FolderText, RawColumn, file_below, quoted
-from skipstone.sources.listing import SourceListing
+from skipstone.sources.listing import PathValues, SourceListing
 
 _FIELD = "source.hivePartitions"
 _NOT_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -80,29 +81,52 @@ def find_folders(listing: SourceListing) -> tuple[str, ...]:
     return tuple(sorted(names or ()))
 
 
-def require_apart(example: str, folders: Iterable[str], columns: Iterable[str]) -> None:
-    """Raise BadData (SOURCE_UNREADABLE) for a column that the file ``example`` holds and its folders name, too."""
+def require_apart(example: str, values: PathValues, columns: Iterable[str]) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) for a column that the file ``example`` holds and ``values`` have, too."""
     held = {plain_name(name): name for name in columns}
-    for name in folders:
+    for name in values.texts[example]:
         if (alike := held.get(plain_name(name))) is not None:
-            raise _refused(
-                f"'{example}' holds the column '{alike}', and its folder names '{name}': remove {_FIELD} to read the "
-                "column of the file, or write the files without it"
+            raise BadData(
+                Reason.SOURCE_UNREADABLE,
+                f"'{example}' holds the column '{alike}', and its folder or log names '{name}': {values.way_out}",
+                field=values.spec_field,
             )
 
 
-def folder_columns(folders: Sequence[str], example: str = "") -> Mapping[str, RawColumn]:
-    """The columns by name; with the values of the file ``example``, if it is named."""
-    texts = folder_texts(example) if example else {}
+def folder_columns(
+    values: PathValues, texts: Mapping[str, str | None], *, of_one: bool = False
+) -> Mapping[str, RawColumn]:
+    """The columns by name, of a group of files with one of these ``texts``; with the texts if it is ``of_one`` file."""
     return {
-        name: RawColumn(quoted(name), is_text=True, folder=FolderText(texts[name]) if example else None)
-        for name in folders
+        name: RawColumn(
+            quoted(name), is_text=True, folder=FolderText(text) if of_one else None, text_type=values.types.get(name)
+        )
+        for name, text in texts.items()
     }
 
 
-def raw_names(path: str) -> tuple[str, ...]:
-    """The names of columns as the folders of ``path`` write them, sorted."""
-    return tuple(sorted(part.partition("=")[0] for part in PurePosixPath(path).parent.parts if _is_value(part)))
+@dataclass(frozen=True)
+class ValueSource:
+    """Where the values of files are: in folders of these ``names``, as they are written, or the same in all files."""
+
+    names: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str | None], ...] = ()
+
+
+def value_source(path: str, texts: Mapping[str, str | None]) -> ValueSource:
+    """Where the values ``texts`` of the file at ``path`` are."""
+    parts = (part.partition("=")[0] for part in PurePosixPath(path).parent.parts if _is_value(part))
+    names = tuple(sorted(name for name in parts if unquote(name) in texts))
+    return ValueSource(names=names) if _says(path, texts) else ValueSource(texts=tuple(sorted(texts.items())))
+
+
+def _says(path: str, texts: Mapping[str, str | None]) -> bool:
+    """Return whether the folders of ``path`` hold all of ``texts``."""
+    try:
+        held = folder_texts(path)
+    except BadData:
+        return False
+    return all(name in held and held[name] == text for name, text in texts.items())
 
 
 def _is_value(part: str) -> bool:
@@ -110,10 +134,11 @@ def _is_value(part: str) -> bool:
     return bool(name and equals)
 
 
-def with_folders(frame: DataFrame, names: Sequence[str], root: str) -> DataFrame:
-    """``frame`` of files with a column of text for each of ``names``, as folders below ``root`` write them."""
+def with_values(frame: DataFrame, source: ValueSource, root: str) -> DataFrame:
+    """``frame`` of files with columns of text for the values of ``source``, in folders below the address ``root``."""
     path = file_below(root)
-    return frame.withColumns({unquote(name): _text(path, name) for name in names})
+    by_path = {unquote(name): _text(path, name) for name in source.names}
+    return frame.withColumns({**by_path, **{name: F.lit(text).cast("string") for name, text in source.texts}})
 
 
 def _text(path: Column, name: str) -> Column:
