@@ -80,8 +80,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake(Path(folder))
+        spark = iceberg_session(lake)  # before a reindex starts a session without Iceberg
         _fill(lake, options.files, options.rows)
-        spark = iceberg_session(lake)
         for case in CASES:
             for line in _measured(spark, case, options.repeats):
                 keep(RESULTS, line)

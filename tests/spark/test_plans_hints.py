@@ -163,6 +163,10 @@ def test_explain_shows_what_each_way_to_read_costs(
     (line,) = (line for line in text.splitlines() if ", chosen" in line)
     assert chosen in line
     assert ("a hint names it" in line) == bool(hint)
+    if not hint and chosen != "Spark":
+        (cost,) = (cost for name, cost in costs.items() if chosen in name and f"cost of {name}: " in line)
+        why = "it pays off" if cost <= costs["min/max alone"] else "an index this small is always read"
+        assert why in line
     assert len(costs) >= 3
     assert costs["min/max alone"] == costs["Spark alone"] > 0
 

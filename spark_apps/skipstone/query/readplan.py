@@ -170,8 +170,7 @@ class ReadPlan:
         files = [ordinal for ordinal in self.ordinals if ordinal not in self.answered]
         rest = ReadCost(len(files), int(sum(self.costs.sizes[ordinal] * self.part_of(ordinal) for ordinal in files)))
         total = sum((use.cost for use in used if use.cost), rest)
-        why = "a hint names it" if self.costs.is_forced else "it pays off"
-        chosen = f", chosen: {why}" if is_followed else ""
+        chosen = f", chosen: {self._why(total, self.costs)}" if is_followed else ""
         lines = [f"cost of {' and '.join(use.name for use in used)}: {_weight(total)}{chosen}"] if used else []
         lines += [
             f"cost of {use.name} alone: at least {_weight(use.alone)}"
@@ -180,6 +179,13 @@ class ReadPlan:
         ]
         chosen = ", chosen: no index pays off" if is_followed and not used else ""
         return [*lines, f"cost of min/max alone: {_weight(self.costs.min_max)}{chosen}"]
+
+    @staticmethod
+    def _why(cost: ReadCost, costs: FileCosts) -> str:
+        """Why indexes are used that make the plan cost ``cost``."""
+        if costs.is_forced:
+            return "a hint names it"
+        return "it pays off" if cost.weight <= costs.min_max.weight else "an index this small is always read"
 
     def _how(self) -> list[str]:
         lines = []
