@@ -349,8 +349,8 @@ def _compared(plan: ChangesPlan, old: Path, new: Path, divisor: int) -> Iterator
         yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
         return
     sides = [_divided_again(path, plan.keys, divisor, count) for path in (old, new)]
-    for pair in zip(*sides, strict=True):
-        yield from _compared(plan, *pair, divisor * count)
+    for older, newer in zip(*sides, strict=True):
+        yield from _compared(plan, older, newer, divisor * count)
 
 
 def _divided_again(path: Path, keys: Sequence[str], divisor: int, count: int) -> Sequence[Path]:
