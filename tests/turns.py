@@ -57,6 +57,7 @@ ROTAS: Mapping[str, Sequence[Sequence[str]]] = {
             "tests/spark/test_merge_random.py",
             "tests/spark/test_planning_random.py",
             "tests/spark/test_reindex_memory.py",
+            "tests/spark/test_resolve_evolved.py",
             "tests/spark/test_upkeep_random.py",
         ),
         (
