@@ -64,7 +64,7 @@ bench-server: setup ## Spark SQL through a planning server beside client plannin
 bench-sizing: setup ## Bytes of an index for each row, by types of columns and order of rows (ARGS="--rows 10000000")
 	$(PYTHON_ENV)/python -m tests.bench.sizing $(ARGS)
 
-bench-thresholds: setup ## What the settings of a session about the cost of an index do (ARGS="--files 12 --repeats 3")
+bench-thresholds: setup ## What the settings of a session about the cost of reading do (ARGS="--files 12 --repeats 3")
 	$(PYTHON_ENV)/python -m tests.bench.thresholds $(ARGS)
 
 bench-tpch: setup ## TPC-H in a session that uses indexes beside plain Iceberg (ARGS="--scale 1 --files 40 --only 17 19")
