@@ -86,9 +86,11 @@ def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
     return statistics.median(seconds), answer
 
 
-def compare(measure: str, values: dict[str, float], **more: Any) -> None:
+def compare(case: str, values: dict[str, float], rows: int) -> None:
     """Print and keep a line."""
-    line = {"case": measure, **values, "ratio": values["table"] / values["hbase"], **more}
+    ratio = values["table"] / values["hbase"]
+    line = {"case": case, "scale": rows, **{name: round(value, 4) for name, value in values.items()}}
+    line["ratio"] = round(ratio, 3)
     keep(OUTPUT, line)
     print(json.dumps(line), flush=True)
 
@@ -97,17 +99,19 @@ def run(bench: Bench, repeats: int) -> None:
     """All measures."""
     bench.fill()
     built = {name: timed(lambda index=index: bench.lake.reindex(index))[0] for name, index in bench.indexes.items()}
-    compare("build, seconds", built, rows=bench.rows)
-    compare("bytes", {name: float(bench.lake.state(index).bytes) for name, index in bench.indexes.items()})
+    compare("build, seconds", built, bench.rows)
+    compare("bytes", {name: float(bench.lake.state(index).bytes) for name, index in bench.indexes.items()}, bench.rows)
     for keys in (10**2, 10**3, 10**4, 10**5, 10**6):
         if keys <= bench.rows:
             answers = {name: timed(bench.ask(name, keys), repeats) for name in bench.indexes}
             if answers["table"][1] != answers["hbase"][1]:
                 raise RuntimeError(f"the indexes find other files of {keys} keys")
-            compare(f"search of {keys} keys, seconds", {name: seconds for name, (seconds, _) in answers.items()})
+            compare(
+                f"search of {keys} keys, seconds", {name: seconds for name, (seconds, _) in answers.items()}, bench.rows
+            )
     append(bench.lake.table(), pa.table({"k": np.arange(1000), "v": np.arange(1000)}, SCHEMA))
     caught = {name: timed(lambda index=index: bench.lake.reindex(index))[0] for name, index in bench.indexes.items()}
-    compare("catch-up of 1,000 rows, seconds", caught)
+    compare("catch-up of 1,000 rows, seconds", caught, bench.rows)
 
 
 def main() -> None:

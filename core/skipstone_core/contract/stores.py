@@ -6,6 +6,7 @@ Data only.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,9 +63,7 @@ class HBaseRef:
     @property
     def settings(self) -> str:
         """All of it in one line, as statuses show it: what is not usual follows the name."""
-        plain = HBaseRef(host=self.host)
         shown = ("transport", "protocol", "tls", "timeout_seconds")
-        unusual = {
-            camel(name): encode(getattr(self, name)) for name in shown if getattr(self, name) != getattr(plain, name)
-        }
-        return f"{self}?{'&'.join(f'{name}={value}' for name, value in unusual.items())}".rstrip("?")
+        unusual = [name for name in shown if getattr(self, name) != getattr(HBaseRef, name)]
+        texts = [f"{camel(name)}={json.dumps(encode(getattr(self, name)))}".replace('"', "") for name in unusual]
+        return f"{self}?{'&'.join(texts)}" if texts else str(self)
