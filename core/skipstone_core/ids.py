@@ -34,6 +34,8 @@ ROOT_PROPERTY = "skipstone.root"
 BUCKET_PROPERTY = "skipstone.{}"
 #: Beginning of the environment variables with credentials of the catalog.
 CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
+#: Names of variables with what this client shows to stores of indexes.
+STORE_VARIABLES = "SKIPSTONE_HBASE_"
 #: Beginning of the variables with credentials of the Warehouse of a source table, if that is not the job's own.
 SOURCE_VARIABLES = "SKIPSTONE_SOURCE_"
 REPORT_ANNOTATION = "skipstone.dev/report"

@@ -10,9 +10,16 @@ import os
 from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
-from skipstone_core.ids import CATALOG_VARIABLES, SOURCE_VARIABLES
+from skipstone_core.ids import CATALOG_VARIABLES, SOURCE_VARIABLES, STORE_VARIABLES
 
-PREFIXES = (CATALOG_VARIABLES, "SKIPSTONE_LOCATION_", SOURCE_VARIABLES, "SKIPSTONE_PLANNING_SEAL", "AWS_")
+PREFIXES = (
+    CATALOG_VARIABLES,
+    STORE_VARIABLES,
+    "SKIPSTONE_LOCATION_",
+    SOURCE_VARIABLES,
+    "SKIPSTONE_PLANNING_SEAL",
+    "AWS_",
+)
 #: Names of settings that hold no secret, though they come from the Secret of the Warehouse.
 _SETTINGS = (f"{CATALOG_VARIABLES}USER", "AWS_REGION", "AWS_DEFAULT_REGION")
 _PUBLIC = frozenset(prefix + name for prefix in ("", SOURCE_VARIABLES) for name in _SETTINGS)

@@ -129,6 +129,10 @@ ACCEPTED = (
     _wh("warehouse-sqlite-file-in-the-claim", {"catalog.uri": "sqlite:////skipstone/lake/catalog.db"}),
     _wh("warehouse-catalog-property", {**REST, "catalog.properties": {"warehouse": "main"}}),
     _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
+    _wh(
+        "warehouse-store-certificate",
+        {"credentialsSecretRef": {"name": "hbase", "keys": ["SKIPSTONE_HBASE_CERTIFICATE", "SKIPSTONE_HBASE_KEY"]}},
+    ),
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
     _wh("warehouse-small-work", {"spark.smallWork": "Spark"}),
     _wh("warehouse-event-log", {"spark.eventLog": {"maxAge": "7d"}}),

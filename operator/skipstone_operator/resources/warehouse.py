@@ -15,6 +15,7 @@ from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriR
 from skipstone_core.contract.places import PlaceRef
 from skipstone_core.contract.requests import CatalogType
 from skipstone_core.contract.spark import SmallWork
+from skipstone_core.ids import CATALOG_VARIABLES, STORE_VARIABLES
 from skipstone_core.merging.feeds import in_words
 
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
@@ -72,6 +73,10 @@ def _own_keys_rule(kind: type[BucketPlace]) -> Rule:
 def _are_whole_keys(reference: SecretKeysRef | None) -> bool:
     given = {*reference.keys} & {*S3Place.KEYS} if reference else set()
     return not given or {ACCESS_KEY, SECRET_KEY} <= given
+
+
+def _are_keys_of_runs(keys: tuple[str, ...]) -> bool:
+    return all(key.startswith((CATALOG_VARIABLES, STORE_VARIABLES, "AWS_")) for key in keys)
 
 
 def _has_catalog_keys(keys: tuple[str, ...]) -> bool:
@@ -181,10 +186,11 @@ class SecretKeysRef:
             ),
             rules=(
                 Rule(
-                    holds=lambda keys: all(key.startswith(("SKIPSTONE_CATALOG_", "AWS_")) for key in keys),
-                    rule="self.all(k, k.startsWith('SKIPSTONE_CATALOG_') || k.startsWith('AWS_'))",
-                    message="credentialsSecretRef.keys must begin with SKIPSTONE_CATALOG_ or AWS_: rename the keys of "
-                    "the Secret",
+                    holds=_are_keys_of_runs,
+                    rule=f"self.all(k, k.startsWith('{CATALOG_VARIABLES}') || k.startsWith('{STORE_VARIABLES}') || "
+                    "k.startsWith('AWS_'))",
+                    message=f"credentialsSecretRef.keys must begin with {CATALOG_VARIABLES}, {STORE_VARIABLES} or "
+                    "AWS_: rename the keys of the Secret",
                 ),
             ),
         ),

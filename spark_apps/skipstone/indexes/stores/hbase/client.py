@@ -23,6 +23,7 @@ import happybase
 from Hbase_thrift import AlreadyExists, Hbase
 from Hbase_thrift import IOError as ServerError
 from skipstone_core.contract.stores import HBaseRef, ThriftProtocol, ThriftTransport
+from skipstone_core.ids import STORE_VARIABLES
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TClient, TException
 from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSSLSocket, TTransportException
@@ -33,7 +34,7 @@ REQUEST_BYTES = 1024 * 1024
 #: Rows that one request names.
 REQUEST_ROWS = 512
 #: Variables with a certificate and its key in PEM, for servers that ask clients for one.
-CERTIFICATE_VARIABLE, KEY_VARIABLE = "SKIPSTONE_HBASE_CERTIFICATE", "SKIPSTONE_HBASE_KEY"
+CERTIFICATE_VARIABLE, KEY_VARIABLE = f"{STORE_VARIABLES}CERTIFICATE", f"{STORE_VARIABLES}KEY"
 _WAITS = (0.2, 1.0)
 _MISSING = ("TableNotFound", "does not exist")
 Answer = TypeVar("Answer")
