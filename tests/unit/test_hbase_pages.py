@@ -30,11 +30,13 @@ from skipstone.indexes.stores.hbase.pages import (
     LostPage,
     PageEntries,
     cut_cells,
+    distinct,
     in_order,
     join_cells,
     level_for,
     pack_pages,
     page_of,
+    pages_of,
     row_key,
     unpack_pages,
 )
@@ -80,6 +82,13 @@ def test_a_key_of_many_rows_is_remembered_by_its_row_groups() -> None:
     assert kept[0] == (5, 1, 0, 3)
     assert kept[1:4] == [(9, 1, group, ANYWHERE) for group in range(3)]
     assert sorted(kept[4:]) == sorted(few)
+
+
+@given(st.lists(st.integers(0, 50) | st.just((1 << HASH_BITS) - 1)))
+def test_hashes_and_their_pages_are_counted_once(numbers: list[int]) -> None:
+    hashes = np.array(numbers, np.uint64)
+    assert distinct(hashes).tolist() == sorted({*numbers})
+    assert pages_of(distinct(hashes), 44).tolist() == sorted({number >> 4 for number in numbers})
 
 
 def test_levels_are_even_and_keep_pages_small() -> None:

@@ -32,8 +32,9 @@ from skipstone.indexes.stores.hbase.pages import (
     Int64s,
     LostPage,
     PageEntries,
+    distinct,
     join_cells,
-    page_of,
+    pages_of,
     row_key,
     unpack_pages,
 )
@@ -65,11 +66,11 @@ class PagePlace:
         return tuple(held.generation for held in self.held if held.generation.level == level)
 
     def cost(self, hashes: Hashes) -> ReadCost:
-        """What asking for some keys costs: pages in requests."""
+        """What asking for some keys costs, whose hashes are sorted: pages in requests."""
         return reduce(ReadCost.__add__, (self._cost(hashes, level) for level in self.levels), ReadCost())
 
     def _cost(self, hashes: Hashes, level: int) -> ReadCost:
-        pages = len(np.unique(page_of(hashes, level)))
+        pages = len(pages_of(hashes, level))
         page_bytes = sum(generation.page_bytes for generation in self.of_level(level))
         return ReadCost(-(-pages // self.batch(level)), pages * (page_bytes + PAGE_BYTES))
 
@@ -90,7 +91,7 @@ class PageAsking:
     def entries(self, hashes: Hashes) -> Iterator[PageEntries]:
         """Entries with one of ``hashes``, which are sorted and unique. Raises StoreUnavailable."""
         for level in self.place.levels:
-            pages, batch = np.unique(page_of(hashes, level)), self.place.batch(level)
+            pages, batch = pages_of(hashes, level), self.place.batch(level)
             for start in range(0, len(pages), batch):
                 entries = self._read(level, pages[start : start + batch].tolist())
                 yield entries.take(_are_in(entries.hashes, hashes))
@@ -160,7 +161,7 @@ class PageSearch:
 
     def plan(self, keys: Sequence[pa.Array]) -> KeyProbe:
         """Return the cost of the pages that may hold one of ``keys``."""
-        hashes = np.unique(canonical_hashes(keys, self.kinds))
+        hashes = distinct(canonical_hashes(keys, self.kinds))
         return KeyProbe(((0, ()),) if len(hashes) else (), self.place.cost(hashes))
 
     def hits(self, _probe: KeyProbe, keys: Sequence[pa.Array]) -> Int64s:
@@ -168,7 +169,7 @@ class PageSearch:
         table = HBaseTable(self.place.ref)
         try:
             asking = PageAsking(self.place, table)
-            wanted = np.unique(canonical_hashes(keys, self.kinds))
+            wanted = distinct(canonical_hashes(keys, self.kinds))
             hit = [_live(entries.file_ids, self.ordinal_of) for entries in asking.entries(wanted)]
             return np.unique(np.concatenate([asking.unknown(self.ordinal_of), *hit]))
         finally:
@@ -235,4 +236,4 @@ def _hits(covered: npt.NDArray[np.bool_], ordinals: Int64s, groups: Int64s, posi
 def point_hashes(points: Sequence[pa.Array], storages: Sequence[str]) -> Hashes:
     """Hashes of rows of stored keys, sorted and unique."""
     hashes, are_keys = stored_hashes(points, storages)
-    return np.unique(hashes[are_keys])
+    return distinct(hashes[are_keys])

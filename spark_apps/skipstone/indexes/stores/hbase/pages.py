@@ -81,6 +81,18 @@ def level_for(rows: int) -> int:
     return level
 
 
+def distinct(hashes: Hashes) -> Hashes:
+    """Sorted, each once. NumPy's own way puts integers into a hash table first, which takes several times longer."""
+    ordered = np.sort(hashes)
+    return ordered[np.append(True, np.diff(ordered) != 0)] if len(ordered) else ordered
+
+
+def pages_of(hashes: Hashes, level: int) -> Int64s:
+    """The pages of sorted hashes, ascending, each once."""
+    pages = page_of(hashes, level)
+    return pages[np.append(True, np.diff(pages) != 0)] if len(pages) else pages
+
+
 def page_of(hashes: Hashes, level: int) -> Int64s:
     """The page of each hash."""
     return (hashes >> np.uint64(HASH_BITS - level)).astype(np.int64)
