@@ -83,6 +83,7 @@ def test_merges_and_lookups_find_rows_by_the_store(store: HBaseRef, tmp_path: Pa
     assert {*ids(bed)} <= generations_in(store)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("columns", "key", "condition"),
     [
@@ -180,6 +181,7 @@ def test_a_run_that_dies_between_two_writes_loses_nothing(store: HBaseRef, tmp_p
     assert generations_in(store) == ids(bed)
 
 
+@pytest.mark.soak
 def test_generations_are_merged_and_stale_entries_go(store: HBaseRef, tmp_path: Path) -> None:
     bed = HBaseBed(tmp_path, store)
     for _ in range(8):
@@ -247,6 +249,7 @@ def test_a_store_that_moves_is_filled_again(store: HBaseRef, tmp_path: Path) -> 
     assert_asked(bed.merged([{"id": 5000}]), left="1")
 
 
+@pytest.mark.soak
 def test_a_drop_takes_the_rows_of_its_index_only(store: HBaseRef, tmp_path: Path) -> None:
     for name in ("dropped", "kept"):
         (tmp_path / name).mkdir()
