@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -30,12 +31,16 @@ from skipstone.runs.intake import NO_NEW_VERSIONS
 from skipstone.sources.plain import PlainLimits
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.deltatables import SourceDeltaRef
+from skipstone_core.contract.places import SourceLocationRef
 from skipstone_core.contract.requests import ConsumePolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
-from tests.spark.load_bed import Bed
+from tests.s3client import S3Client
+from tests.s3server import OWNER
+from tests.spark.load_bed import Bed, run
 from tests.spark.merge_bed import AtSwap, MergeBed, task_of
+from tests.storages import credentials, s3_ref
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", DateType()), NestedField(3, "v", StringType()))
 IN_SPARK = PlainLimits(0, 0)
@@ -183,6 +188,24 @@ def test_a_merge_reads_it(tmp_path: Path) -> None:
     counts = bed.merge(task_of("", source=spec())).counts
     assert (counts["rowsUpdated"], counts["rowsInserted"]) == (1, 1)
     bed.catalog.close()
+
+
+def test_a_table_in_a_bucket_is_read_from_a_source_location(bed: Bed, bucket: S3Client) -> None:
+    add(bed, 1, 2)
+    add(bed, 3, day=None)
+    DeltaTable(str(bed.root / "lake" / "events")).create_checkpoint()
+    add(bed, 4, day=date(2026, 1, 2))
+    folder = bed.root / "lake" / "events"
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert bucket.send("PUT", f"export/events/{path.relative_to(folder)}", path.read_bytes()).ok
+    shutil.rmtree(folder)
+    export = SourceLocationRef(name="export", s3=s3_ref(bucket, "export"))
+    source = replace(spec(), location="export", delta=SourceDeltaRef(path="events", where="day is not null"))
+    request = bed.request(source)
+    with credentials(OWNER):
+        run(replace(request, warehouse=replace(request.warehouse, locations=(export,))))
+    assert [(row["id"], row["day"].day) for row in bed.rows()] == [(1, 1), (2, 1), (4, 2)]
 
 
 # --- once ---
