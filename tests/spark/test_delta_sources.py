@@ -338,6 +338,20 @@ def test_features_that_change_no_row_are_read(bed: Bed) -> None:
     assert ids(bed) == [1]
 
 
+def test_its_folder_is_no_folder_of_plain_files(bed: Bed) -> None:
+    """Among the files are those of deleted rows."""
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    write_deltalake(str(bed.root / "lake" / "plain"), rows)
+    DeltaTable(str(bed.root / "lake" / "plain")).delete("id = 1")
+    for paths in (("lake/plain",), ("lake/plain/*.parquet",)):
+        with pytest.raises(
+            BadData, match=r"'lake/plain' holds a Delta table, and only its log .*: read a Delta table by"
+        ):
+            bed.load(SourceSpec(format=SourceFormat.PARQUET, paths=paths))
+    bed.load(SourceSpec(format=SourceFormat.PARQUET, paths=(), delta=SourceDeltaRef(path="lake/plain")))
+    assert ids(bed) == [2]
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [

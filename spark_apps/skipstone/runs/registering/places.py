@@ -112,14 +112,36 @@ def require_no_table(listing: SourceListing, place: SourcePlace) -> None:
                 )
 
 
+def require_no_log(listing: SourceListing) -> SourceListing:
+    """``listing``. Raises BadData (SOURCE_UNREADABLE) when a file lies in a table whose log says which files count."""
+    folders = sorted({next(_folders_above(str(PurePosixPath(file.path).parent))) for file in listing.files})
+    places = [(folder, name) for folder in folders for name in _LOGS]
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        taken = pool.map(lambda place: listing.storage.is_taken(_below(*place)), places)
+        for (folder, name), is_there in zip(places, taken, strict=True):
+            if is_there:
+                raise BadData(
+                    Reason.SOURCE_UNREADABLE,
+                    f"'{folder or '.'}' holds {_LOGS[name]}, and only its log says which of its files hold live rows: "
+                    "read a Delta table by source.delta, and others with an engine that knows them",
+                    field=_PATHS,
+                )
+    return listing
+
+
 def _folders_of_tables(paths: Sequence[str]) -> Iterator[str]:
     """The folders in which a table may be that has one of ``paths``: all above it but those that name a value."""
     for folder in {str(PurePosixPath(path).parent) for path in paths}:
-        parts = [part for part in PurePosixPath(folder).parts if part != "."]
-        while parts and "=" in parts[-1]:
-            parts.pop()
-        for count in range(len(parts) + 1):
-            yield "/".join(parts[:count])
+        yield from _folders_above(folder)
+
+
+def _folders_above(folder: str) -> Iterator[str]:
+    """``folder`` without folders at its end that name a value, and all above it."""
+    parts = [part for part in PurePosixPath(folder).parts if part != "."]
+    while parts and "=" in parts[-1]:
+        parts.pop()
+    for count in range(len(parts), -1, -1):
+        yield "/".join(parts[:count])
 
 
 def _kind(storage: Storage, folder: str, place: SourcePlace) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DateType, IcebergType, NestedField, StringType, TimestampType
+from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.language.parser import parse_predicate
@@ -20,7 +21,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.registering.folders import as_value
 from skipstone.kernels.evaluation import evaluate_predicate
-from skipstone.runs.registering.places import SourcePlace, require_no_table
+from skipstone.runs.registering.places import SourcePlace, require_no_log, require_no_table
 from skipstone.sources.columns import declared_types, fed_types
 from skipstone.sources.listing import PathValues, SourceListing
 from skipstone.sources.typed.folders import find_folders, folder_texts
@@ -43,12 +44,16 @@ class FilePartitions:
 def choose_folders(listing: SourceListing, source: SourceSpec, table: Table) -> SourceListing:
     """The files of ``listing`` in whose folders the condition of ``source`` is true; all without one.
 
+    Files of Parquet only: those of a table with a log are refused, since some of them may be dead.
+
     ``table``: the one that is written. Raises BadSpec for a condition on other columns, and for types of columns that
     no folder names, BadData (SOURCE_UNREADABLE) for folders that cannot be read, hold another type, or are of a table
     whose metadata says which files are live.
     """
-    if source.hive_partitions is None or not listing.files:
+    if source.format is not SourceFormat.PARQUET or not listing.files:
         return listing
+    if source.hive_partitions is None:
+        return require_no_log(listing)
     require_no_table(listing, SourcePlace("", table))
     names = find_folders(listing)
     _require_known(source, names)
