@@ -75,6 +75,10 @@ class Reason(CodedSentence):
         "The table is no longer in the catalog; Skipstone does not create it again by itself.",
     )
     TABLE_REPLACED = "TableReplaced", "The catalog holds another table under this identifier."
+    BRANCH_NOT_FOUND = (
+        "BranchNotFound",
+        "The table does not have the branch that spec.branch names, or cannot have it; the message shows the way out.",
+    )
     FORMAT_VERSION_UNSUPPORTED = (
         "FormatVersionUnsupported",
         "Skipstone does not write the table's format version, or a feature of it that the table uses.",

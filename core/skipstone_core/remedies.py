@@ -75,6 +75,7 @@ REMEDIES: Mapping[Reason, str] = {
         "Restore the earlier table under this identifier, or, to use the new one, delete this Table and create it "
         "again."
     ),
+    Reason.BRANCH_NOT_FOUND: "Create the branch, or create the job again with another spec.branch.",
     Reason.FORMAT_VERSION_UNSUPPORTED: "Write the table with the engine that created it, or upgrade Skipstone.",
     Reason.DELETES_UNSUPPORTED: (
         "Set maintenance.resolveEqualityDeletes of the Table, or compact the table with the engine that wrote the "

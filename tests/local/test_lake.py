@@ -168,6 +168,13 @@ def test_a_table_of_the_lake_is_the_source_of_another(tmp_path: Path) -> None:
         _look_at_changes(lake, loaded.snapshot_id)
         with pytest.raises(skipstone.LakeError, match="format and options are for files"):
             lake.load("s.copy", lake.table("s.raw"), format="Csv")
+        audit = {"branch": {"name": "audit", "ifMissing": "Create"}}
+        lake.merge([{"id": 2, "v": "c"}], into="s.copy", keys="id", fields=audit)
+        assert lake.read("s.copy", "v = 'c'").num_rows == 0
+        lake.load("s.raw", lake.rows("s.copy", "v = 'c'", ref="audit"))
+        assert lake.read("s.raw", "v = 'c'").to_pylist() == [{"id": 2, "v": "c"}]
+        with pytest.raises(skipstone.LakeError, match="does not have the branch 'audits'"):
+            lake.load("s.copy", [{"id": 9}], fields={"branch": {"name": "audits"}})
         with pytest.raises(skipstone.LakeError, match="has no snapshot 5"):
             lake.load("s.copy", lake.rows("s.raw", snapshot_id=5))
 

@@ -160,6 +160,8 @@ def test_a_run_that_began_before_a_commit_may_have_looked_before_it() -> None:
     known = subject(objects.observed_table(), status_after(early, jobs=jobs))
     assert has_unreported_commits(known)
     assert find_unreported(table_world(known, jobs=jobs), known.status) == ended_at  # its pod is gone
+    on_branch = tuple(job_world(objects.load("jan", branch={"name": "audit"}), job.job.raw["status"]) for job in jobs)
+    assert find_unreported(table_world(known, jobs=on_branch), known.status) is None  # main is as it was
     told_of = subject(objects.observed_table(), status_after(early, late, table=known, jobs=jobs))
     assert not has_unreported_commits(told_of)
     assert find_unreported(table_world(told_of, jobs=jobs), told_of.status) is None

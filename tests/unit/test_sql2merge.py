@@ -57,6 +57,21 @@ def spec(*arguments: Any, **options: Any) -> dict[str, Any]:
     return dict(found.manifest["spec"])
 
 
+@pytest.mark.parametrize(
+    ("into", "table", "branch"),
+    [
+        ("lake.d.orders.branch_dev AS t", "orders", {"name": "dev"}),
+        ("lake.d.orders.`branch_2026-01` AS t", "orders", {"name": "2026-01"}),
+        ("lake.d.orders.branch_main AS t", "orders", None),
+        ("branch_dev AS t", "branch-dev", None),
+        ("lake.d.orders AS t", "orders", None),
+    ],
+)
+def test_a_branch_in_the_name_of_the_table_is_the_branch_of_the_job(into: str, table: str, branch: object) -> None:
+    found = spec(UPDATE, into=into, table=table)
+    assert (found["tableRef"], found.get("branch")) == ({"name": table}, branch)
+
+
 def test_the_statement_of_the_guide_becomes_the_manifest_of_the_guide(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -370,16 +385,10 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
         {"clauses": INSERT},
     ),
     (
-        {"into": "lake.d.orders.branch_dev AS t", "table": "orders"},
-        "MERGE INTO",
-        "a MergeJob writes the main branch",
-        {"into": "lake.d.orders AS t"},
-    ),
-    (
         {"into": "d.orders.branch_dev AS t", "table": "orders"},
         "MERGE INTO",
-        "name a table branch_dev without its catalog",
-        {"into": "orders.branch_dev AS t"},
+        "name the table without its catalog, or the branch with it",
+        {"into": "lake.d.orders.branch_dev AS t"},
     ),
     ({"table": "My_Table"}, "MERGE INTO", "--table", {"table": "my-table"}),
     (

@@ -28,7 +28,7 @@ from skipstone_cli.translating.literals import Zone
 from skipstone_cli.translating.matching import Match, read_match
 from skipstone_cli.translating.names import TARGET, Scope, Side
 from skipstone_cli.translating.refusals import WRITE_ROWS, Parts, Untranslatable, only
-from skipstone_cli.translating.sources import Relation, read_source, table_side
+from skipstone_cli.translating.sources import Relation, read_source, table_side, without_branch
 from skipstone_cli.translating.values import Values
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -78,11 +78,14 @@ def translate(text: str, chosen: Chosen) -> Translation:
     statement = parts.attempt("The statement", lambda: _parse(text, chosen))
     if statement is None:
         return Translation(None, parts.refused)
+    branch = parts.attempt("MERGE INTO", lambda: _take_branch(statement))
+    if branch is None:
+        return Translation(None, parts.refused)
     table = parts.attempt("MERGE INTO", lambda: _read_table(statement, chosen))
     relation = parts.attempt("USING", lambda: _read_source(statement, chosen))
     if table is None or relation is None:
         return Translation(None, parts.refused)
-    manifest = _Job(chosen, statement, table, relation, parts).build()
+    manifest = _Job(chosen, statement, table, relation, parts, branch).build()
     if parts.refused:
         return Translation(None, parts.refused)
     return Translation(manifest, (), _notes(relation))
@@ -97,6 +100,7 @@ class _Job:
     table: Side
     relation: Relation
     parts: Parts
+    branch: str
 
     def build(self) -> Mapping[str, Any] | None:
         """The manifest; None where a part was refused."""
@@ -179,6 +183,7 @@ class _Job:
         newest = self.relation.newest
         spec: dict[str, Any] = {
             "tableRef": {"name": _table_name(self.statement, self.chosen)},
+            **({"branch": {"name": self.branch}} if self.branch else {}),
             "source": _source(self.chosen),
             "keys": [{"target": target.field, "source": source.field} for target, source in match.keys],
         }
@@ -204,6 +209,13 @@ def _parse(text: str, chosen: Chosen) -> exp.Merge:
     only(statement, "this", "using", "on", "whens", "returning", instead=WRITE_ROWS)
     only(statement, "this", "using", "on", "whens")
     return statement
+
+
+def _take_branch(statement: exp.Merge) -> str:
+    """Take the branch out of the name of the table that is merged into, and return it; "": main."""
+    table, branch = without_branch(statement.this)
+    statement.set("this", table)
+    return "" if branch == "main" else branch
 
 
 def _read_table(statement: exp.Merge, chosen: Chosen) -> Side:

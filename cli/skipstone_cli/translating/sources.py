@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from skipstone_cli.translating.names import SOURCE, TARGET, FileColumns, Scope, Side, is_column
+from skipstone_cli.translating.names import SOURCE, FileColumns, Scope, Side, is_column
 from skipstone_cli.translating.refusals import WRITE_ROWS, Untranslatable, only, quoted
 
-#: Parts of the name of a table in a namespace: more may be a catalog, or what Iceberg selects of the table.
-_TABLE_PARTS = 2
+#: Parts of the name of a table in a namespace, and in a catalog: more may be what Iceberg selects of the table.
+_TABLE_PARTS, _CATALOG_PARTS = 2, 3
+#: What the name of a branch follows where Iceberg selects one.
+_BRANCH = "branch_"
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,6 @@ def read_source(node: exp.Expr) -> Relation:
 
 def table_side(node: exp.Expr, name: str) -> Side:
     """The side of a table that is named with or without an alias. Raises Untranslatable."""
-    if name == TARGET:
-        _refuse_branch(node)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise Untranslatable(f"{quoted(node)} is not the name of a table: {WRITE_ROWS}")
     only(node, "this", "db", "catalog", "alias", instead=WRITE_ROWS if name == SOURCE else "leave it out")
@@ -58,15 +58,24 @@ def table_side(node: exp.Expr, name: str) -> Side:
     return Side(name, qualifiers)
 
 
-def _refuse_branch(node: exp.Expr) -> None:
-    """Refuse what Iceberg may take for a branch: a MergeJob would write the table's main branch instead."""
-    parts = node.sql(comments=False).split(" AS ")[0].split(".")
-    last = parts[-1].strip('`"')
-    if len(parts) > _TABLE_PARTS and last.lower().startswith("branch_"):
+def without_branch(node: exp.Expr) -> tuple[exp.Expr, str]:
+    """The table that is merged into, and the branch that Iceberg selects of it in the last part of its name, or "".
+
+    Raises Untranslatable for a name that may be that of a table or of a branch.
+    """
+    parts = list(node.parts) if isinstance(node, exp.Table) else []
+    last = str(parts[-1].name) if parts else ""
+    if len(parts) <= _TABLE_PARTS or not last.startswith(_BRANCH):
+        return node, ""
+    if len(parts) == _CATALOG_PARTS:
         raise Untranslatable(
-            f"{'.'.join(parts)!r} names a branch, and a MergeJob writes the main branch of a table: leave out "
-            f"{last!r}, or name a table {last} without its catalog"
+            f"{quoted(node)} is a table {last!r} or a branch of {parts[-2].name!r}: name the table without its "
+            "catalog, or the branch with it"
         )
+    table = node.copy()
+    dot = table.this
+    table.set("this", dot.this)
+    return table, last.removeprefix(_BRANCH)
 
 
 def _read_table(node: exp.Table) -> Relation:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -97,6 +97,13 @@ class PruningStrategy(StrEnum):
     MIN_MAX = "MinMax"
 
 
+class MissingBranch(StrEnum):
+    """What a load or merge does about a branch that the table does not have."""
+
+    REFUSE = "Refuse"
+    CREATE = "Create"
+
+
 class SchemaEvolution(StrEnum):
     """What a merge does about source columns that the table does not have."""
 
@@ -142,11 +149,20 @@ def levels_of(namespace: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BranchSpec:
+    """The branch of a table that a load or merge writes; main has none. ``if_missing``: of the branch."""
+
+    name: str
+    if_missing: MissingBranch = MissingBranch.REFUSE
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableRef:
     """A table in the catalog and the Table resource that declares it. Levels of ``namespace`` are joined by dots.
 
     ``table_uuid``, ``location`` and ``namespace_id`` (the mark on its namespace) are what status remembers; None before
-    the table was first seen. ``maintenance``: by which its health is told; None: it is not.
+    the table was first seen. ``maintenance``: by which its health is told; None: it is not. ``branch``: whose head
+    stands for that of the table; None: main. It is None when unset, as in SourceSpec.
     """
 
     namespace: str
@@ -157,6 +173,12 @@ class TableRef:
     location: str | None = None
     namespace_id: str | None = None
     maintenance: MaintenancePolicy | None = None
+    branch: BranchSpec | None = None
+
+    @property
+    def on_main(self) -> TableRef:
+        """The same table with the head of main."""
+        return self if self.branch is None else replace(self, branch=None)
 
     @property
     def identifier(self) -> tuple[str, ...]:

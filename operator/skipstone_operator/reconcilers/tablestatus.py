@@ -221,11 +221,12 @@ def put_written(world: TableWorld, table: TableSubject, status: TableStatus, pro
 
 
 def find_unreported(world: TableWorld, status: TableStatus) -> str | None:
-    """When the job that committed last ended, while ``status`` does not tell of its commit; None when it does.
+    """When the job that committed to main last ended, while ``status`` does not tell of its commit; None when it does.
 
     The pod of a job may be gone before anybody reads what it says of the table, and may fail to say it.
     """
-    committed = [job.job.status for job in world.jobs if _has_committed(world, job.job.status)]
+    on_main = [job.job.status for job in world.jobs if job.job.spec.branch is None]
+    committed = [job for job in on_main if _has_committed(world, job)]
     last = max(committed, key=lambda job: job.completion_time or "", default=None)
     if last is None or last.snapshot_id == status.snapshot_id:
         return None

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import RunKind
+from skipstone_core.contract.requests import MissingBranch, RunKind
 
-from skipstone_operator.resources.rules.markers import Doc, name_text, time_text
+from skipstone_operator.resources.rules.markers import Doc, Rule, name_text, time_text
 
 #: Longest name of any resource of ours; longer ones are refused at apply.
 MAX_RESOURCE_NAME = 63
@@ -53,6 +53,35 @@ class RunResult(StrEnum):
     FAILED = "Failed"
     UNKNOWN = "Unknown"
     LOST = "Lost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """The branch of a table that a job writes."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            holds=lambda branch: branch.name != "main",
+            rule="self.name != 'main'",
+            message="branch names another branch than main, which jobs write without it: remove branch",
+            field_path=".name",
+        ),
+    )
+
+    name: Annotated[str, name_text("Name of the branch.")]
+    if_missing: Annotated[
+        MissingBranch,
+        Doc(
+            "Refuse fails the job if the table does not have the branch. Create lets the commit of the job create it, "
+            "at the head of main."
+        ),
+    ] = MissingBranch.REFUSE
+
+
+BRANCH = Doc(
+    "The branch of the table that is written, in place of main: readers of main see the rows once the branch is "
+    "published. Never changes."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

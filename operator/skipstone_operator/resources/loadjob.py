@@ -12,7 +12,7 @@ from skipstone_core.contract.badrecords import BadRecordPolicy
 from skipstone_core.contract.formats import SourceFormat
 from skipstone_core.contract.requests import LoadMode
 
-from skipstone_operator.resources.common import LocalRef
+from skipstone_operator.resources.common import BRANCH, Branch, LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required
 from skipstone_operator.resources.source import TIME_ZONE, BadRecords, RunFields, Source
@@ -27,6 +27,7 @@ class LoadJobSpec(RunFields):
     RULES: ClassVar[tuple[Rule, ...]] = (
         frozen_required("tableRef"),
         frozen_required("source"),
+        frozen_optional("branch"),
         frozen_optional("mode"),
         frozen_optional("badRecords"),
         frozen_optional("timeZone"),
@@ -69,6 +70,7 @@ class LoadJobSpec(RunFields):
 
     table_ref: Annotated[LocalRef, Doc("The Table that is loaded into. Never changes.")]
     source: Annotated[Source, Doc("What is loaded. Never changes.")]
+    branch: Annotated[Branch | None, BRANCH] = None
     mode: Annotated[
         LoadMode,
         Doc(

@@ -13,7 +13,7 @@ from skipstone_core.contract.requests import SchemaEvolution
 from skipstone_core.funnel import LeftOut
 from skipstone_core.merging.unused import MAX_UNUSED
 
-from skipstone_operator.resources.common import LocalRef
+from skipstone_operator.resources.common import BRANCH, Branch, LocalRef
 from skipstone_operator.resources.jobstatus import DefaultedColumn, JobStatus
 from skipstone_operator.resources.merging.clauses import (
     ANY_STAGE,
@@ -57,7 +57,7 @@ _READS_CHANGES = "(has(self.source.table) && has(self.source.table.changes) && s
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
 _OPTIONAL = (
     *("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning"),
-    *("badRecords", "dryRun"),
+    *("badRecords", "dryRun", "branch"),
 )
 
 
@@ -185,6 +185,7 @@ class MergeJobSpec(RunFields):
             item=Doc("One pair."),
         ),
     ]
+    branch: Annotated[Branch | None, BRANCH] = None
     sequence_by: Annotated[
         str | None,
         name_text(

@@ -14,7 +14,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 
-from skipstone.compat.rowdelta import RowDelta
+from skipstone.compat.rowdelta import DeleteFiles, RowDelta
 
 #: What a summary carries over from the snapshot before.
 _TOTAL = "total-"
@@ -32,7 +32,7 @@ class ManifestRewrite(RowDelta):
         summary: Mapping[str, str],
     ) -> None:
         """``listed``: the head's; ``groups`` of them: of one spec and content each. ``target_bytes``: of a manifest."""
-        super().__init__(transaction, (), (), summary, lambda _: False)
+        super().__init__(transaction, DeleteFiles((), ()), summary, lambda _: False)
         self._operation = Operation.REPLACE
         self._listed, self._groups, self._target_bytes = listed, groups, target_bytes
         self.counts: dict[str, int] = {}

@@ -120,18 +120,27 @@ class _AgedWriter(AgedEntries, ManifestWriterV2):
     """Writes manifests of format version 2."""
 
 
+class DeleteFiles(NamedTuple):
+    """Delete files that a snapshot adds, with their spec ids, and live ones that it takes away."""
+
+    added: Sequence[DataFile]
+    replaced: Sequence[DataFile]
+
+
 class RowDelta(_OverwriteFiles):
     """Adds and takes away data files and delete files."""
 
     def __init__(
         self,
         transaction: Transaction,
-        deletes: Sequence[DataFile],
-        replaced: Sequence[DataFile],
+        deletes: DeleteFiles,
         summary: Mapping[str, str],
         names_deleted: Callable[[ManifestFile], bool],
+        branch: str | None = None,
     ) -> None:
-        """``deletes`` with their spec ids; ``replaced`` are live; ``summary``: what else the snapshot says.
+        """``summary``: what else the snapshot says.
+
+        ``branch``: whose head is moved; None: main.
 
         ``names_deleted``: whether a manifest names a data file that is taken away; the others are not read.
         """
@@ -140,8 +149,9 @@ class RowDelta(_OverwriteFiles):
             transaction=transaction,
             io=transaction._table.io,
             snapshot_properties=dict(summary),
+            branch=branch or MAIN_BRANCH,
         )
-        self._deletes, self._replaced = deletes, replaced
+        self._deletes, self._replaced = deletes
         self._names_deleted = names_deleted
         self._data_sequence: int | None = None
 

@@ -37,19 +37,33 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
 
 
 def _confirm(catalog: Catalog, ref: TableRef, txn: str, reporter: Reporter, ports: CommitPorts | None) -> JobReport:
-    table = find_table(catalog, ref)
+    table = find_table(catalog, ref.on_main)
     if isinstance(table, Lost) and table.is_proven:
         # The table that the transaction was for is gone, and every late commit to it is refused by its UUID.
         return _absent(reporter, table.reason, table.message)
     if isinstance(table, Lost):
         return _unknown(reporter, table.message, table.reason)
     try:
-        state = abort_txn(catalog, table, txn, ports)
+        state = _abort(catalog, replace(table, branch=ref.branch), txn, ports)
     except BadSpec as error:
         return _unknown(reporter, f"The table changed while it was asked: {error}")
     if isinstance(state, Present):
         recall_unused(catalog, table, AlreadyCommitted(state.record), reporter)
     return _report(reporter, state)
+
+
+def _abort(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | None) -> TxnState | None:
+    """Fence ``txn`` off on its branch; on main if the branch is gone.
+
+    Late commits ask for the old head of the branch: they are refused as long as it is gone, and when it begins at the
+    head of main again, as the fence moves that.
+    """
+    try:
+        return abort_txn(catalog, ref, txn, ports)
+    except BadSpec as error:
+        if error.reason is not Reason.BRANCH_NOT_FOUND:
+            raise
+        return abort_txn(catalog, ref.on_main, txn, ports)
 
 
 def _report(reporter: Reporter, state: TxnState | None) -> JobReport:

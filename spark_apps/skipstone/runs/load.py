@@ -51,7 +51,7 @@ from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, reported_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, reported_once, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, load_or_settle, reported_once, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.columns import SourceColumn, table_names
@@ -112,7 +112,7 @@ class _Job:
         )
 
     def _look(self, report: JobReport) -> JobReport:
-        table = load_table(self.catalog, self.ref)
+        table = load_table(self.catalog, self.ref.on_main)
         snapshot = table.snapshot_by_id(int(report.snapshot_id)) if report.snapshot_id not in ("", "0") else None
         segment = {"segment": snapshot.sequence_number} if snapshot and snapshot.sequence_number else {}
         state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
@@ -177,7 +177,9 @@ def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sha
         ports=ports,
         share=driver_share(request.spark, share),
     )
-    table = load_table(job.catalog, job.ref)
+    table = load_or_settle(job.catalog, job.ref, request.txn)
+    if not isinstance(table, Table):
+        return job.end(table, {})
     abort_earlier_uploads(request, table)
     if outcome := settled(table, request.txn):
         return job.end(outcome, {})

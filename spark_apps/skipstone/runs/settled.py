@@ -10,15 +10,18 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, SourceSpec
+from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, SourceSpec, TableRef
 from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, find_outcome
 from skipstone_core.ids import RUNS_DIRECTORY, is_file_of_earlier_run
+from skipstone_core.reasons import Reason
 
 from skipstone.sources.listing import unpin_source
 from skipstone.storage.opening import open_storage
+from skipstone.tables.answers.branches import BranchTable
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.records.txns import find_source_conflict, find_txn
 from skipstone.tables.storage import DurableFileIO, data_location
@@ -28,6 +31,35 @@ _IN_VAIN = frozenset({RunOutcome.FAILED, RunOutcome.CONFLICTED})
 _log = logging.getLogger(__name__)
 
 
+def load_or_settle(catalog: Catalog, ref: TableRef, txn: str) -> Table | Outcome:
+    """The table as it is now; of a branch that is gone, how ``txn`` stands in the history of main.
+
+    A branch may be published and dropped before the job is told that its commit landed. Raises as ``load_table`` does.
+    """
+    try:
+        return load_table(catalog, ref)
+    except BadSpec as error:
+        if error.reason is not Reason.BRANCH_NOT_FOUND or not txn:
+            raise
+        if outcome := _settled_on_main(catalog, ref, txn):
+            return outcome
+        raise
+
+
+def _settled_on_main(catalog: Catalog, ref: TableRef, txn: str) -> Outcome | None:
+    outcome = settled(load_table(catalog, ref.on_main), txn)
+    if ref.branch is not None and isinstance(outcome, Conflicted) and outcome.reason is Reason.ROLLED_BACK:
+        return Conflicted(Reason.ROLLED_BACK, _not_in(ref.branch.name))
+    return outcome
+
+
+def _not_in(branch: str) -> str:
+    return (
+        f"The commit of this job is not in the history of the branch {branch!r} any more, because the branch was "
+        "rolled back, dropped or created again; create a new job to apply it again."
+    )
+
+
 def settled_meanwhile(request: JobRequest, table: Table) -> Outcome | None:
     """As ``settled``, of ``table`` as it is now: for a job that finds nothing to do. Raises as ``load_table`` does."""
     return settled(load_table(table.catalog, request.table), request.txn) if request.txn and request.table else None
@@ -35,7 +67,10 @@ def settled_meanwhile(request: JobRequest, table: Table) -> Outcome | None:
 
 def settled(table: Table, txn: str) -> Outcome | None:
     """The outcome of ``txn`` when the table (freshly loaded) already knows it, else None."""
-    return find_outcome(find_txn(table, txn))
+    outcome = find_outcome(find_txn(table, txn))
+    if isinstance(table, BranchTable) and isinstance(outcome, Conflicted) and outcome.reason is Reason.ROLLED_BACK:
+        return Conflicted(Reason.ROLLED_BACK, _not_in(table.branch))
+    return outcome
 
 
 def reported_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
@@ -57,10 +92,11 @@ def reported_once(request: JobRequest, run: Callable[[], JobReport]) -> JobRepor
 def _is_committed(request: JobRequest) -> bool:
     """Return whether the table, freshly loaded, has the transaction of the job; False if it cannot be read."""
     try:
-        catalog = open_catalog(request.warehouse)
-        return request.table is not None and isinstance(
-            settled(load_table(catalog, request.table), request.txn), AlreadyCommitted
-        )
+        if request.table is None:
+            return False
+        table = load_or_settle(open_catalog(request.warehouse), request.table, request.txn)
+        outcome = settled(table, request.txn) if isinstance(table, Table) else table
+        return isinstance(outcome, AlreadyCommitted)
     except Exception:  # noqa: BLE001 - what the run itself said stands
         _log.info("whether another attempt committed cannot be seen", exc_info=True)
         return False

@@ -51,6 +51,7 @@ from skipstone.storage.buckets.apart import environment_of, own_keys
 from skipstone.storage.buckets.kind import kind_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
+from skipstone.tables.answers.branches import main_of, on_branch
 from skipstone.tables.answers.locks import find_lock, watch_locks
 from skipstone.tables.answers.reading import find_validation, first_line, is_damaged
 from skipstone.tables.answers.refusals import tell_trouble
@@ -258,8 +259,8 @@ def find_loss(table: Table) -> str:
     """
     if not isinstance(table.catalog, OwnSqlCatalog) or not is_kept_in_part(table.metadata):
         return ""
-    place = table.metadata_location
-    return _lost.get(place, lambda: find_lost(table.metadata, _stored(table, place)) or "")
+    place, whole = table.metadata_location, main_of(table).metadata
+    return _lost.get(place, lambda: find_lost(whole, _stored(table, place)) or "")
 
 
 def _stored(table: Table, place: str) -> bytes:
@@ -271,12 +272,12 @@ def _stored(table: Table, place: str) -> bytes:
 
 
 def load_table(catalog: Catalog, ref: TableRef) -> Table:
-    """Load the current metadata of ``ref``.
+    """Load the current metadata of ``ref``, a BranchTable if it names a branch.
 
-    Raises BadSpec with TABLE_MISSING when the catalog has no such table, TABLE_REPLACED when its UUID is not
-    ``ref.table_uuid``, FORMAT_VERSION_UNSUPPORTED when PyIceberg does not know what the metadata says, as types of
-    format version 3; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer, with
-    STORAGE_UNAVAILABLE when the metadata file that it names is not there, or holds no metadata.
+    Raises BadSpec with BRANCH_NOT_FOUND as ``on_branch`` does, with TABLE_MISSING when the catalog has no such table,
+    TABLE_REPLACED when its UUID is not ``ref.table_uuid``, FORMAT_VERSION_UNSUPPORTED when PyIceberg does not know what
+    the metadata says, as types of format version 3; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog
+    does not answer, with STORAGE_UNAVAILABLE when the metadata file that it names is not there, or holds no metadata.
     """
     name = f"{ref.namespace}.{ref.name}"
     with catalog_answers(catalog.name):
@@ -302,7 +303,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
             f"{name} is another table now (UUID {table.metadata.table_uuid}, expected {ref.table_uuid}); "
             f"restore the old one or delete and re-create the Table resource.",
         )
-    return table
+    return table if ref.branch is None else on_branch(table, ref.branch)
 
 
 def _first_problem(error: Exception) -> BaseException:

@@ -12,6 +12,7 @@ from typing import TypedDict
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.badrecords import BadRecordsSpec
 from skipstone_core.contract.requests import (
+    BranchSpec,
     ConfirmTask,
     ConsumePolicy,
     DropTask,
@@ -230,8 +231,12 @@ def build_index_ref(index: IndexSubject) -> IndexRef:
     return replace(ref, is_inline=inline, unused_below_percent=least, store=store)
 
 
-def _about_table(place: Place, table: TableSubject) -> Task:
-    return {"table": build_table_ref(table), "indexes": build_index_refs(place.indexes)}
+def _about_table(place: Place, table: TableSubject, job: JobSubject | None = None) -> Task:
+    """The table that a run is about, and its indexes. ``job``: whose branch it is about, if it names one."""
+    ref = build_table_ref(table)
+    if job is not None and (branch := job.spec.branch) is not None:
+        ref = replace(ref, branch=BranchSpec(name=branch.name, if_missing=branch.if_missing))
+    return {"table": ref, "indexes": build_index_refs(place.indexes)}
 
 
 def _table_inputs(table: TableSubject) -> dict[str, object]:
@@ -255,7 +260,7 @@ def plan_job_run(
         claim=place.claim,
         defaults=setting.defaults,
         inputs={"spec": spec, "table": _table_inputs(table), **source},
-        task={**_about_table(place, table), **build_job_task(job, place.source)},
+        task={**_about_table(place, table, job), **build_job_task(job, place.source)},
         txn="" if dry else job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
         table=table,
@@ -322,7 +327,7 @@ def plan_confirm_run(
         claim=place.claim,
         defaults=setting.defaults,
         inputs={"txn": txn, "table": _table_inputs(table)},
-        task={**_about_table(place, table), "confirm": ConfirmTask(txn=txn)},
+        task={**_about_table(place, table, job), "confirm": ConfirmTask(txn=txn)},
         txn=txn,
         deadline_seconds=int(setting.timing.service_run_deadline),
         table=table,

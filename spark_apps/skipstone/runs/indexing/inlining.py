@@ -33,7 +33,7 @@ from skipstone.indexes.upkeep.remains import clear_remains
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
-from skipstone.runs.settled import abort_earlier_uploads
+from skipstone.runs.settled import abort_earlier_uploads, load_or_settle
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.committing.commits import CommitPorts
@@ -92,7 +92,7 @@ def enter_commit(site: InlineSite, outcome: Outcome) -> None:
         return
     with site.reporter.stage("index"):
         try:
-            table = load_table(site.catalog, ref)
+            table = _load(site, ref)
             added = _Added(table, read_file_set(table), snapshot_id)
         except Exception as error:  # noqa: BLE001 - the commit stands, and no failure after it may replace it
             _tell_left(site, indexes, error)
@@ -100,6 +100,12 @@ def enter_commit(site: InlineSite, outcome: Outcome) -> None:
         if not added.is_empty:
             for index in indexes:
                 _enter_guarded(site, ref, added, index)
+
+
+def _load(site: InlineSite, ref: TableRef) -> Table:
+    """The table with the head that the commit is in: that of main if its branch was published and dropped."""
+    table = load_or_settle(site.catalog, ref, site.request.txn)
+    return table if isinstance(table, Table) else load_table(site.catalog, ref.on_main)
 
 
 def _snapshot_of(outcome: Outcome) -> int:

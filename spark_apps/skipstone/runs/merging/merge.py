@@ -57,7 +57,14 @@ from skipstone.runs.reporting.leftout import (
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, reported_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, reported_once, settled
+from skipstone.runs.settled import (
+    abort_earlier_uploads,
+    forget_committed,
+    forget_job,
+    load_or_settle,
+    reported_once,
+    settled,
+)
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -202,7 +209,9 @@ def _open(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, sh
 
 def _take(job: _Job) -> Intake | Outcome:
     """Return the intake to apply, or the outcome that the table already records."""
-    table = job.load()
+    table = load_or_settle(job.catalog, job.ref, job.request.txn)
+    if not isinstance(table, Table):
+        return table
     if not job.is_dry:
         abort_earlier_uploads(job.request, table)
         if outcome := settled(table, job.request.txn):

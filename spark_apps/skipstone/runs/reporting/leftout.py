@@ -64,7 +64,7 @@ def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: R
     if not isinstance(outcome, AlreadyCommitted):
         return
     with suppress(UserError, OSError, ValueError, KeyError, TypeError):
-        snapshot = load_table(catalog, ref).snapshot_by_id(outcome.record.snapshot_id)
+        snapshot = load_table(catalog, ref.on_main).snapshot_by_id(outcome.record.snapshot_id)
         if snapshot is None or snapshot.summary is None:
             return
         recorded = json.loads(snapshot.summary.get(UNUSED_SUMMARY) or '{"columns": [], "total": 0}')

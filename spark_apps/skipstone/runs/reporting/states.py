@@ -38,10 +38,11 @@ def reported_with(report: JobReport, look: Callable[[JobReport], JobReport]) -> 
 
 
 def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, indexes: Sequence[IndexRef]) -> TableState:
-    """The head of ``ref`` and how far each of ``indexes`` covers it.
+    """The head of main of ``ref`` and how far each of ``indexes`` covers it.
 
     Raises DependencyUnavailable: CATALOG_UNAVAILABLE, or STORAGE_UNAVAILABLE when metadata files cannot be read.
     """
+    ref = ref.on_main
     try:
         head = table_state(catalog, ref)
     except OSError as error:

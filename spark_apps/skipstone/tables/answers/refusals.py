@@ -35,6 +35,8 @@ _TIMES = re.compile(
 _KEYS_REFUSED = re.compile("signature|security ?token|ExpiredToken|UnrecognizedClient", re.IGNORECASE)
 #: What they say of a signature that was made at another time than they have; it is not about the keys.
 _CLOCKS_DIFFER = re.compile("signature (has )?expired|signature not yet current", re.IGNORECASE)
+#: What they say of a snapshot when another one got into the table first, on a branch that the commit did not name.
+_OUTRUN = re.compile(r"older than last sequence number|first-row-id is behind", re.IGNORECASE)
 _OTHER_KEYS = "spec.credentialsSecretRef or of the role of the ServiceAccount"
 _LOGIN = "refused the credentials of spec.credentialsSecretRef"
 #: What PostgreSQL and its client say of a login, in the language of the server or of its default.
@@ -60,7 +62,7 @@ def refused_commit(error: Exception, table: Table, now_ms: int) -> Conflicted | 
     ``now_ms``: what this node's clock says. The reasons are CLOCK_SKEWED and CATALOG_UNAVAILABLE.
     """
     refusal = find_refusal(error)
-    if refusal is None:
+    if refusal is None or _OUTRUN.search(refusal.message):
         return None
     name = ".".join(table.name())
     catalog = f"The catalog {table.catalog.name!r}"

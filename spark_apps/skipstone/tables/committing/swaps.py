@@ -26,13 +26,16 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
+    AssertRefSnapshotId,
     AssertTableUUID,
+    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
     ValidatableTableRequirement,
@@ -58,7 +61,8 @@ from skipstone.compat.pyiceberg import (
     staged_updates,
     transaction_table,
 )
-from skipstone.compat.rowdelta import FastAppend, RowDelta
+from skipstone.compat.rowdelta import DeleteFiles, FastAppend, RowDelta
+from skipstone.tables.answers.branches import BranchTable, branch_of
 from skipstone.tables.answers.reading import first_line
 from skipstone.tables.answers.refusals import is_conflict, refused_commit
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
@@ -179,7 +183,11 @@ class StagedSwap:
             AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),  # type: ignore[call-arg]
         )
         kinds = {type(requirement) for requirement in shape}
-        staged = tuple(r for r in staged_requirements(self.transaction) if type(r) not in kinds)
+        staged = tuple(
+            _of_new_branch(self.table, requirement)
+            for requirement in staged_requirements(self.transaction)
+            if type(requirement) not in kinds
+        )
         asked = (*staged, *shape, *_own_requirements(catalog, metadata))
         return catalog.commit_table(self.table, asked, staged_updates(self.transaction)).metadata
 
@@ -205,6 +213,14 @@ class StagedSwap:
     def discard(self) -> None:
         """Delete the manifests of a swap that is proven not to have happened."""
         discard_manifests(self.producer)
+
+
+def _of_new_branch(table: Table, requirement: TableRequirement) -> TableRequirement:
+    """``requirement``, which says of a branch that the commit creates that it is not there yet."""
+    is_of_branch = isinstance(requirement, AssertRefSnapshotId) and requirement.ref == branch_of(table)
+    if not is_of_branch or not isinstance(table, BranchTable) or not table.is_new:
+        return requirement
+    return AssertRefSnapshotId(snapshot_id=None, ref=table.branch)  # type: ignore[call-arg]
 
 
 def stage(table: Table, parts: Parts, now_ms: int) -> StagedSwap:
@@ -245,6 +261,7 @@ def stage_producer(table: Table, produce: Produce, now_ms: int) -> StagedSwap:
         raise
     time_ms = commit_time_ms(table.metadata, now_ms)
     change_updates(transaction, partial(_timed, time_ms=time_ms))
+    change_updates(transaction, partial(_retained, refs=table.metadata.refs))
     return StagedSwap(table, transaction, producer, TxnRecord(time_ms=time_ms, snapshot_id=producer.snapshot_id))
 
 
@@ -254,17 +271,31 @@ def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"timestamp_ms": time_ms}))
 
 
+def _retained(update: TableUpdate, refs: Mapping[str, SnapshotRef]) -> TableUpdate:
+    """Keep what a branch says of its retention, which PyIceberg leaves out when it moves the branch."""
+    ref = refs.get(update.ref_name) if isinstance(update, SetSnapshotRefUpdate) else None
+    if ref is None:
+        return update
+    kept = ("min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms")
+    return update.model_copy(update={name: getattr(ref, name) for name in kept})
+
+
 def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # type: ignore[type-arg]
     table = transaction_table(transaction)
     if has_lineage(table) or parts.removed or parts.deletes or parts.replaced:
         named = _naming(table, frozenset(file.file_path for file in parts.removed))
         producer = (LineageDelta if has_lineage(table) else RowDelta)(
-            transaction, parts.deletes, parts.replaced, parts.summary, lambda manifest: manifest.manifest_path in named
+            transaction,
+            DeleteFiles(parts.deletes, parts.replaced),
+            parts.summary,
+            lambda manifest: manifest.manifest_path in named,
+            branch_of(table),
         )
         if parts.is_rewrite:
             producer.as_rewrite(parts.data_sequence)
         return producer
-    return FastAppend(Operation.APPEND, transaction, table.io, snapshot_properties=dict(parts.summary))
+    summary = dict(parts.summary)
+    return FastAppend(Operation.APPEND, transaction, table.io, snapshot_properties=summary, branch=branch_of(table))
 
 
 def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:

@@ -33,7 +33,7 @@ _PICKED_FROM = "source-snapshot-id"
 
 
 def ancestors(table: Table, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
-    """``snapshot`` (the head of main) and its ancestors as far as they are retained, newest first."""
+    """``snapshot`` (the head of ``table``) and its ancestors as far as they are retained, newest first."""
     known, snapshot = _by_id(table), snapshot or table.current_snapshot()
     while snapshot is not None:
         yield snapshot
@@ -100,6 +100,18 @@ class History:
         if lineage.spans:
             return {LINEAGE_PROPERTY: encode_lineage(lineage)}, ()
         return {}, (LINEAGE_PROPERTY,) if LINEAGE_PROPERTY in self._table.properties else ()
+
+    def properties_beside(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return the properties that the next commit sets and removes if it is on another branch than this head.
+
+        The head stays the one by which commits are told, and that commit is not in its history.
+        """
+        head = self._table.current_snapshot()
+        if head is None:
+            return {}, ()
+        number = self._table.metadata.next_sequence_number()
+        lineage = plan_corrections(replace(self._corrected, at=number), {number: Standing.ROLLED_BACK})
+        return {LINEAGE_PROPERTY: encode_lineage(replace(lineage, seen_from=head.snapshot_id))}, ()
 
     def remembered(self) -> dict[str, str]:
         """Return the properties that keep all standings as they are when a commit removes snapshots of this head.

@@ -31,6 +31,7 @@ from skipstone_core.ids import ARCHIVE_PROPERTY, PARTIAL_PROPERTY, TXN_PROPERTY_
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import summary_of
+from skipstone.tables.answers.branches import BranchTable, main_of
 from skipstone.tables.records.archive import TxnArchive
 from skipstone.tables.records.histories import History
 
@@ -83,17 +84,18 @@ class Memory:
 
 
 def plan_memory(table: Table, txn: str, record: TxnRecord, *, is_partial: bool = False) -> Memory:
-    """How the next commit on the head of ``table`` remembers ``txn``; older records move to the archive in batches.
+    """How the next commit on the head of ``table``, or of its branch, remembers ``txn``.
 
+    Older records move to the archive in batches.
     ``is_partial``: the segment of that commit lacks rows of its source.
     Raises DependencyUnavailable when the archive cannot be read, OSError when it cannot be written.
     """
     records = txn_records(table)
-    history = History(table, records)
+    history = History(main_of(table), records)
     numbered = {name: replace(r, sequence_number=history.sequence_number(r)) for name, r in records.items()}
     moved = plan_moves({name: (known.sequence_number, known.time_ms) for name, known in numbered.items()})
     partial = _partial_property(table) + ((record.sequence_number,) if is_partial else ())
-    updates, removals = history.properties()
+    updates, removals = history.properties_beside() if isinstance(table, BranchTable) else history.properties()
     updates |= {name: encode_record(r) for name, r in numbered.items() if r != records[name] and name not in moved}
     updates[txn_property(txn)] = encode_record(record)
     if moved:
