@@ -139,6 +139,8 @@ changes_drawn = st.lists(
 def test_fields_of_structs_are_read_and_changed(
     bench: Bench, data: st.DataObject, rows: list[Row], when: tuple[str | None, Any], where: tuple[str | None, Any]
 ) -> None:
+    """Keys are fields, too."""
+    key = data.draw(st.sampled_from(["id", "id", "s.a", "s.in.c"]))
     chosen = {path: data.draw(st.sampled_from(values)) for path, values in VALUES.items() if data.draw(st.booleans())}
     chosen = chosen or {"s.a": VALUES["s.a"][1]}
     clause = MergeClause(
@@ -146,13 +148,13 @@ def test_fields_of_structs_are_read_and_changed(
     )
     expected, by_key = [], {row["id"]: row for row in rows}
     for row in bench.rows:
-        new, source = copy.deepcopy(row), by_key.get(row["id"])
+        new, source = copy.deepcopy(row), by_key.get(get(row, key))
         if source is not None and where[1](row, source) and when[1](row, source):
             for path, (_, value) in chosen.items():
                 put(new, path, value(row, source))
         expected.append(new)
-    found = after(bench, plan_of(bench, clause, where=where[0]), rows)
-    assert found == Counter(map(repr, expected)), (clause, where[0], rows)
+    found = after(bench, plan_of(bench, clause, where=where[0], key=key), rows)
+    assert found == Counter(map(repr, expected)), (clause, where[0], key, rows)
 
 
 def test_a_field_is_not_fed_by_the_mapping(bench: Bench) -> None:
@@ -179,7 +181,8 @@ def test_a_field_is_not_fed_by_the_mapping(bench: Bench) -> None:
             "id",
             "'y' is string in the source and cannot feed 's.a', which is int: write cast(… as int)",
         ),
-        ({"n": "1"}, "s.a", "s.a is a field within a column of the table, and keys are whole columns"),
+        ({"n": "1"}, "s.b", "the table has no column 's.b'"),
+        ({"n": "1"}, "s.in", "'s.in' is struct<"),
     ],
 )
 def test_what_of_fields_is_refused(bench: Bench, values: dict[str, str], key: str, words: str) -> None:

@@ -175,7 +175,19 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
     if clause.action is MergeAction.INSERT:
         bound = replace(bound, literals={**_defaults(sides.target, bound), **bound.literals})
         _check_required(path, sides.target, bound.assigned)
+        _check_inserted_keys(path, sides, bound.assigned)
     return bound
+
+
+def _check_inserted_keys(path: str, sides: Sides, fed: Collection[str]) -> None:
+    """Refuse new rows without the struct that holds their key. A key that is a column may be null, as in MERGE INTO."""
+    targets = by_name(sides.target)
+    for key in sides.keys:
+        column = targets[key.target]
+        root = _root(column)
+        if column.is_field and root not in fed:
+            message = f"{key.target} is a key, and nothing feeds {root!r}, so new rows would not have their key"
+            raise BadSpec(Reason.SOURCE_COLUMN_MISSING, f"{message}: assign {root} in values", field=path)
 
 
 def _check_present(where: str, clause: MergeClause, role: Role) -> None:
@@ -341,7 +353,8 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     fed = {column.name for column in sides.source}
     values |= {mapped.column: mapped.from_ for mapped in sides.mapping if mapped.from_ in fed}
     if action is MergeAction.INSERT:
-        values |= {key.target: key.source for key in sides.keys}
+        fields = {column.name for column in sides.target if column.is_field}
+        values |= {key.target: key.source for key in sides.keys if key.target not in fields}
     if sides.stored is not None:
         values[sides.stored[0]] = sides.stored[1]
     return values

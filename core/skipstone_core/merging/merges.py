@@ -307,12 +307,15 @@ def bind_keys(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[M
         raise BadSpec(Reason.INVALID_SPEC, f"name 1 to {MAX_KEYS} key columns", field="spec.keys")
     if len({key.target for key in task.keys}) < len(task.keys):
         raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
-    targets, sources = by_name([column for column in target if not column.is_field]), by_name(source)
-    fields = {column.name for column in target if column.is_field}
+    targets, sources = by_name(target), by_name(source)
+    needs_columns = "a change feed" if task.source.change_format is not None else None
+    needs_columns = needs_columns or (
+        "columns Present" if any(clause.present for clause in task.when_matched) else None
+    )
     for i, key in enumerate(task.keys):
-        if key.target in fields:
-            message = f"{key.target} is a field within a column of the table, and keys are whole columns"
-            hint = "pair other columns, and compare the field in targetWhere"
+        if needs_columns and key.target in targets and targets[key.target].is_field:
+            message = f"{key.target} is a field within a column of the table, and with {needs_columns} keys are columns"
+            hint = "pair columns, or name the columns that change in set"
             raise BadSpec(Reason.KEY_COLUMN_MISSING, f"{message}: {hint}", field=f"spec.keys[{i}]")
     return tuple(
         _bind_key(f"spec.keys[{i}]", key, targets, sources, task.source.format) for i, key in enumerate(task.keys)

@@ -22,22 +22,30 @@ from pyiceberg.io.pyarrow import (
     StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
+    match_metrics_mode,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.types import (
     BinaryType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
+    NestedField,
     PrimitiveType,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 from skipstone_core.filter_sizes import FilterSize
 from skipstone_core.stats import upper_bound
+from skipstone_core.table_properties import METRICS_DEFAULT, METRICS_OF
 
+from skipstone.compat.lineage.opaque import Opaque
 from skipstone.files.bloom.sealing import seal_filters
 from skipstone.files.footers import TAIL
 from skipstone.files.opaque.annotations import ending, stored_types
@@ -206,8 +214,39 @@ def statistics_of(
     ``foreign`` None: the file is ours, with the columns of ``schema``.
     """
     columns = foreign or _own_columns(metadata, schema)
-    plan = _without_bounds(compute_statistics_plan(schema, properties), columns)
+    plan = _without_bounds(_statistics_plan(schema, properties), columns)
     return _statistics(metadata, plan, columns.fields, nans)
+
+
+def _statistics_plan(schema: Schema, properties: dict[str, str]) -> dict[int, StatisticsCollector]:
+    """PyIceberg's plan, with bounds of fields within structs, which Iceberg's Java library writes too.
+
+    Not of floats: NaNs are counted in columns only, and bounds are trusted by their number.
+    """
+    plan = compute_statistics_plan(schema, properties)
+    for name, field in _fields_of_structs(schema.fields, ()):
+        root, *_ = name
+        own = properties.get(METRICS_OF + ".".join(name))
+        text = own or properties.get(METRICS_DEFAULT, TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT)
+        if own is None and properties.get(METRICS_OF + root, "").strip().lower() == "none":
+            continue
+        mode = match_metrics_mode(text)
+        if mode.type is MetricModeTypes.TRUNCATE and not isinstance(field.field_type, StringType | BinaryType):
+            mode = MetricsMode(MetricModeTypes.FULL)
+        plan[field.field_id] = replace(plan[field.field_id], mode=mode)
+    return plan
+
+
+def _fields_of_structs(
+    fields: Iterable[NestedField], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], NestedField]]:
+    """Fields of simple types within structs, but for floats, with the names that lead to each."""
+    for field in fields:
+        here, kind = (*path, field.name), field.field_type
+        if isinstance(kind, StructType):
+            yield from _fields_of_structs(kind.fields, here)
+        elif path and isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType | Opaque):
+            yield here, field
 
 
 def _own_columns(metadata: pq.FileMetaData, schema: Schema) -> ForeignColumns:

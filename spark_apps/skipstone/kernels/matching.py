@@ -18,6 +18,7 @@ from skipstone_core.merging.merges import MergePlan
 
 from skipstone.kernels.canonical import Int64s, canonical, int64s, null_rows
 from skipstone.kernels.clauses import holds, source_columns, target_columns
+from skipstone.kernels.computing.structs import column_at
 
 #: What ``match`` says of a target row that no source row matches.
 UNMATCHED = -1
@@ -145,7 +146,7 @@ def _lookup(column: pa.Array, values: _Ordered | pa.Array) -> Int64s:
 
 def match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan, source: pa.Table) -> Int64s:
     """The source row of each row; of those with equal keys the condition decides."""
-    match = matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
+    match = matcher.match([canonical(column_at(batch, key.target), key.type) for key in plan.keys])
     hits = np.flatnonzero(match != UNMATCHED)
     if plan.target_where is None or not len(hits):
         return match

@@ -404,7 +404,7 @@ def _may_match(opened: OpenDataFile, group: int, plan: MergePlan, columns: Seque
     """Return whether some source key is within the bounds of the row group in all key columns."""
     within = np.ones(len(columns[0]), dtype=bool)
     for key, column in zip(plan.keys, columns, strict=True):
-        bounds = opened.bounds(key.target, group)
+        bounds = opened.bounds(key.target, group) if key.target in plan.target_columns else None
         if bounds is not None:
             lower, upper = (pa.scalar(bound, column.type) for bound in bounds)
             inside = pc.and_(pc.greater_equal(column, lower), pc.less_equal(column, upper))
@@ -422,7 +422,7 @@ def _unmatched(opened: OpenDataFile, group: int) -> Int64s:
 def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher, source: pa.Table) -> Int64s:
     named = plan.target_where.columns if plan.target_where else ()
     judged = {plan.held_in(column.name) for column in named if column.side == "target"}
-    names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
+    names = list(dict.fromkeys([*(plan.held_in(key.target) for key in plan.keys), *sorted(judged)]))
     matches = [match_batch(matcher, batch, plan, source) for batch in opened.read(names, group)]
     return np.concatenate([_NO_ROWS, *matches])
 

@@ -26,6 +26,7 @@ from skipstone.files.reader import DataFileDescription, OpenDataFile, describe_f
 from skipstone.kernels.changes import ChangeSlice, SlicePart, read_key_rows, source_keys
 from skipstone.parallel import at_once
 from skipstone.pruning.funnel import Candidates, Narrowed, Pieces, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.keyfields import key_field, whole_columns
 from skipstone.pruning.keyindex import FindIndexes, bound_keys
 from skipstone.tables.filesets import FileSet
 
@@ -142,6 +143,8 @@ class BloomStage:
 
     def prune(self, candidates: Candidates) -> Narrowed | StageRefusal:
         """Drop files in which no filter leaves a key, and narrow the slices of the others that were asked."""
+        if not whole_columns(self.files.schema, self.keys):
+            return StageRefusal(LeftOut.NO_FILTERS, "the keys are fields within columns, whose filters are not read")
         uncovered = np.setdiff1d(candidates.files, self._left_to_indexes())
         if not len(uncovered):
             return StageRefusal(LeftOut.LEFT_TO_INDEX, f"it covers all {len(candidates.files)} candidate files")
@@ -164,7 +167,7 @@ class BloomStage:
         return np.unique(np.concatenate([np.empty(0, np.int64), *covered]))
 
     def _asked_files(self, candidates: Candidates) -> Iterator[AskedFile]:
-        fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
+        fields = [key_field(self.files.schema, key).field_id for key in self.keys]
         sizes, parts = self.files.column_bytes(fields), candidates.parts(self.slices)
         mine = [number for number in parts if self.files.are_parquet[number]]
         for file in describe_files(self.table, self.files, mine, with_deletes=False):
@@ -172,7 +175,8 @@ class BloomStage:
             yield AskedFile(file, ReadCost(1, int(sizes[file.file_id])), by_slice)
 
     def _ask(self, found_rows: dict[tuple[int, int], FoundRows], files: Sequence[AskedFile]) -> list[FileVerdict]:
-        answers = self.run(FilterProber(self.keys, files), self.slices)
+        keys = whole_columns(self.files.schema, self.keys)
+        answers = self.run(FilterProber(keys, files), self.slices)
         mine = [row for rows in answers for row in rows]
         found_rows |= {(rows.verdict.file_id, rows.part.slice): rows for rows in mine}
         by_file: dict[int, list[FileVerdict]] = {}

@@ -25,6 +25,7 @@ from skipstone.indexes.stores.port import KeyFinder, store_of
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Narrowed, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.keyfields import key_field
 from skipstone.tables.filesets import FileSet
 
 _log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class KeyIndexStage:
 
     def savings(self, wanted: Mask) -> ReadCost:
         """Return the cost of reading the key columns of some files."""
-        fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
+        fields = [key_field(self.files.schema, key).field_id for key in self.keys]
         return ReadCost(int(wanted.sum()), int(self.files.column_bytes(fields)[wanted].sum()))
 
 
@@ -193,7 +194,7 @@ class _Asking:
 
 def bound_keys(index: FoundIndex, keys: Sequence[BoundKey], schema: Schema) -> list[BoundKey]:
     """Those of ``keys`` that are the leading columns of an index, in its order; none if it is not searched by them."""
-    by_field = {schema.find_field(key.target).field_id: key for key in keys}
+    by_field = {key_field(schema, key).field_id: key for key in keys}
     of_columns = [by_field.get(field_id) for field_id in index.index.definition.field_ids]
     count = store_of(index.index).bound([None if key is None else key.type for key in of_columns])
     return [key for key in of_columns[:count] if key is not None]

@@ -34,6 +34,7 @@ from skipstone.kernels.canonical import Int64s, canonical, ordered_floats
 from skipstone.kernels.changes import ChangeSlice, read_key_rows
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.pruning.funnel import Candidates, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.keyfields import key_field
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet, SpecPartition
 
@@ -190,7 +191,7 @@ class PartitionStage:
         """The field as a judge; void fields, unknown transforms and columns that are not keys judge nothing."""
         schema, transform = self.files.schema, field.transform
         for key in self.keys:
-            source = schema.find_field(key.target)
+            source = key_field(schema, key)
             if source.field_id == field.source_id:
                 is_silent = isinstance(transform, VoidTransform | UnknownTransform)
                 fits = not is_silent and transform.can_transform(source.field_type)

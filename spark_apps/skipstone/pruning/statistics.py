@@ -19,6 +19,7 @@ from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Narrowed, Pieces, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.keyfields import key_field
 from skipstone.pruning.keyranges import FileRanges, KeyRangeHits, find_candidates
 from skipstone.tables.filesets import FileSet
 
@@ -31,7 +32,7 @@ def file_ranges(files: FileSet, keys: Sequence[BoundKey]) -> list[FileRanges]:
 
 
 def _ranges(files: FileSet, key: BoundKey) -> FileRanges:
-    bounds = files.bounds(files.schema.find_field(key.target).field_id)
+    bounds = files.bounds(key_field(files.schema, key).field_id)
     only_nulls = pc.fill_null(pc.equal(bounds.null_count, bounds.value_count), fill_value=False)
     return FileRanges(
         canonical(bounds.lower, key.type),
