@@ -193,7 +193,10 @@ def test_assigned_text(text: str, meaning: object) -> None:
             by_source(MergeAction.UPDATE, name="coalesce(op, 'x')"),
             "source.op is a column of the source, and",
         ),
-        (update(name="1"), "set.name: 1 does not fit 'name', which is string: it is of another type"),
+        (
+            update(name="1"),
+            "set.name: 1 does not fit 'name', which is string: it is of another type; write it in single quotes",
+        ),
         (update(price="1.234"), r"1.234 does not fit 'price', which is decimal\(9, 2\): it has more than 2 digits"),
         (update(version="1.5"), "1.5 does not fit 'version', which is long: it is not a whole number"),
         (update(version="9223372036854775808"), "does not fit 'version', which is long: it is out of range"),

@@ -72,6 +72,20 @@ def test_a_branch_in_the_name_of_the_table_is_the_branch_of_the_job(into: str, t
     assert (found["tableRef"], found.get("branch")) == ({"name": table}, branch)
 
 
+@pytest.mark.parametrize(
+    ("on", "keys", "where"),
+    [
+        ("t.c.id = s.id", [("c.id", "id")], None),
+        ("t.c.id = s.c.id AND t.c.day = s.day", [("c.id", "c.id"), ("c.day", "day")], None),
+        ("t.id = s.id AND t.c.day = s.day", [("id", "id")], "target.c.day = source.day"),
+    ],
+)
+def test_fields_of_structs_are_keys_where_no_column_is(on: str, keys: list[tuple[str, str]], where: str | None) -> None:
+    found = spec(UPDATE, on=on)
+    assert [(key["target"], key["source"]) for key in found["keys"]] == keys
+    assert found.get("targetWhere") == where
+
+
 def test_the_statement_of_the_guide_becomes_the_manifest_of_the_guide(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,11 +24,14 @@ class Match:
 
 def read_match(on: exp.Expr, scope: Scope) -> Match:
     """The ON condition in its parts. Raises Untranslatable."""
+    parts = list(flattened(on, exp.And))
+    pairs = [_pair(part, scope) if isinstance(part, exp.EQ) else None for part in parts]
+    has_column = any(pair is not None and len(pair[0].path) == 1 for pair in pairs)
     keys: list[tuple[Name, Name]] = []
     where: list[exp.Expr] = []
-    for part in flattened(on, exp.And):
-        pair = _pair(part, scope)
-        if pair is not None and isinstance(part, exp.EQ):
+    for part, pair in zip(parts, pairs, strict=True):
+        # beside keys that are columns, a field of a struct is a condition: new rows may lack it
+        if pair is not None and (len(pair[0].path) == 1 or not has_column):
             keys.append(pair)
         else:
             where.append(part)
@@ -70,7 +73,7 @@ def _pair(part: exp.Expr, scope: Scope) -> tuple[Name, Name] | None:
     if not (is_column(left) and is_column(right)):
         return None
     names = {name.side: name for name in (scope.find(left), scope.find(right))}
-    if len(names) < 2 or len(names[TARGET].path) > 1:
+    if len(names) < 2:
         return None
     return names[TARGET], names[SOURCE]
 

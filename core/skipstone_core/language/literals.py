@@ -22,6 +22,10 @@ class Unfit(Exception):
     """Why a literal does not fit, in a few words."""
 
 
+#: Families whose literals have no quotes.
+_WITHOUT_QUOTES = frozenset({KeyFamily.BOOLEAN, KeyFamily.INTEGER, KeyFamily.DECIMAL, KeyFamily.FLOAT})
+
+
 def fit_literal(value: Literal, type_name: str, zone: tzinfo) -> Literal:
     """``value`` as a column of the Iceberg type ``type_name`` holds it; ``zone`` places times without offset.
 
@@ -42,7 +46,14 @@ def fit_literal(value: Literal, type_name: str, zone: tzinfo) -> Literal:
         case None | KeyFamily.BINARY | KeyFamily.TIME:
             raise Unfit("only null can be written there as a literal")
         case _:
-            raise Unfit("it is of another type")
+            raise Unfit(f"it is of another type; {_other_type(value, kind.family if kind else None)}")
+
+
+def _other_type(value: Literal, into: KeyFamily | None) -> str:
+    """The way out for a literal of another type: most are numbers in quotes, or texts without."""
+    if isinstance(value, str):
+        return "write it without quotes" if into in _WITHOUT_QUOTES else "write it as a literal of that type"
+    return "write it in single quotes" if into is KeyFamily.STRING else "write it as a literal of that type"
 
 
 def _is_number(value: Literal) -> bool:

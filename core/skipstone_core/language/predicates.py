@@ -386,7 +386,9 @@ def _family(operand: Operand, types: _Types) -> KeyFamily | None:
 
 
 def _only_null(operand: Operand, types: _Types) -> UnsupportedPredicate:
-    return UnsupportedPredicate(f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null")
+    name = _type_name(operand, types)
+    way_out = ": compare its fields" if name.startswith("struct") else ""
+    return UnsupportedPredicate(f"{_shown(operand)} is {name}, which can only be tested for null{way_out}")
 
 
 def _is_bytes(operand: Operand) -> bool:
