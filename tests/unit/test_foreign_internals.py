@@ -68,7 +68,7 @@ from skipstone.compat import pyiceberg as ours
 from skipstone.compat.avro import doubles
 from skipstone.compat.lineage.metadata import writable
 from skipstone.compat.lineage.opaque import Opaque, opaque_fields
-from skipstone.compat.rowdelta import RowDelta
+from skipstone.compat.rowdelta import DeleteFiles, RowDelta
 from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
 from sqlalchemy import Engine
 
@@ -353,7 +353,7 @@ def test_commits_share_the_snapshots_of_the_table_that_they_change(tmp_path: Pat
 
 
 def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:
-    producer = RowDelta(ours.CachingTransaction(table), (), (), {}, lambda _: True)
+    producer = RowDelta(ours.CachingTransaction(table), DeleteFiles((), ()), {}, lambda _: True)
     assert ATTRIBUTES - set(vars(producer)) == set()
     assert {"_meta"} <= set(dir(manifests.ManifestWriterV2))
     before = set(Path(table.location().removeprefix("file://")).rglob("*.avro"))
