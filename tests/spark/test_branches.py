@@ -17,17 +17,9 @@ from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
+from skipstone_core.contract.branches import BranchSpec, MissingBranch
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import (
-    BranchSpec,
-    CatalogRef,
-    CatalogType,
-    ConfirmTask,
-    JobRequest,
-    MaintainTask,
-    MissingBranch,
-    RunKind,
-)
+from skipstone_core.contract.requests import CatalogRef, CatalogType, ConfirmTask, JobRequest, MaintainTask, RunKind
 from skipstone_core.errors import BadSpec
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 from skipstone_core.reasons import Reason

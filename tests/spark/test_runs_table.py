@@ -15,14 +15,13 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 from pyspark.sql import SparkSession
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.table import run_table
+from skipstone_core.contract.columns import PartitionFieldSpec, SortFieldSpec
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     ColumnSpec,
     JobRequest,
     Management,
-    PartitionFieldSpec,
     RunKind,
-    SortFieldSpec,
     TableRef,
     TableTask,
     WarehouseRef,

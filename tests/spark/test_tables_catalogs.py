@@ -20,15 +20,8 @@ from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.namespaces import find_mark, mark_namespace
 from skipstone.tables.resolution import Lost, find_table
 from skipstone.tables.shaping.schemas import Declaration, Ownership, ensure_table
-from skipstone_core.contract.requests import (
-    CatalogRef,
-    CatalogType,
-    ColumnSpec,
-    PartitionFieldSpec,
-    TableRef,
-    TableTask,
-    WarehouseRef,
-)
+from skipstone_core.contract.columns import PartitionFieldSpec
+from skipstone_core.contract.requests import CatalogRef, CatalogType, ColumnSpec, TableRef, TableTask, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.history.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome, Present, Unknown
 from skipstone_core.reasons import Reason

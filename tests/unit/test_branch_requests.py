@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from skipstone_core.contract.requests import BranchSpec, MissingBranch
+from skipstone_core.contract.branches import BranchSpec, MissingBranch
 from skipstone_operator.reconcilers.runs.requests import plan_confirm_run, plan_job_run
 
 from tests.unit import objects

@@ -14,7 +14,8 @@ from typing import ClassVar
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.badrecords import FAIL_ON_BAD_RECORDS, BadRecordsSpec
-from skipstone_core.contract.columns import MatchNames, UnknownColumns
+from skipstone_core.contract.branches import BranchSpec
+from skipstone_core.contract.columns import MatchNames, PartitionFieldSpec, SortFieldSpec, UnknownColumns
 from skipstone_core.contract.deltatables import SourceDeltaRef
 from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.formats import ChangeFormat, SourceFormat
@@ -97,13 +98,6 @@ class PruningStrategy(StrEnum):
     MIN_MAX = "MinMax"
 
 
-class MissingBranch(StrEnum):
-    """What a load or merge does about a branch that the table does not have."""
-
-    REFUSE = "Refuse"
-    CREATE = "Create"
-
-
 class SchemaEvolution(StrEnum):
     """What a merge does about source columns that the table does not have."""
 
@@ -146,14 +140,6 @@ class WarehouseRef(PlaceRef):
 def levels_of(namespace: str) -> tuple[str, ...]:
     """The levels of a namespace that is written with dots between them."""
     return tuple(namespace.split("."))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BranchSpec:
-    """The branch of a table that a load or merge writes; main has none. ``if_missing``: of the branch."""
-
-    name: str
-    if_missing: MissingBranch = MissingBranch.REFUSE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,24 +198,6 @@ class ColumnSpec:
     type: str
     required: bool = False
     doc: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionFieldSpec:
-    """One partition field. ``width`` is for the transforms bucket and truncate only."""
-
-    column: str
-    transform: str
-    width: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SortFieldSpec:
-    """One field of the sort order. Nulls first when ascending, last when descending, unless said otherwise."""
-
-    column: str
-    direction: str = "Ascending"
-    nulls: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

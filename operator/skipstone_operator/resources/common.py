@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import MissingBranch, RunKind
+from skipstone_core.contract.branches import MissingBranch
+from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator.resources.rules.markers import Doc, Rule, name_text, time_text
 

@@ -11,8 +11,8 @@ from typing import TypedDict
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.badrecords import BadRecordsSpec
+from skipstone_core.contract.branches import BranchSpec
 from skipstone_core.contract.requests import (
-    BranchSpec,
     ConfirmTask,
     ConsumePolicy,
     DropTask,

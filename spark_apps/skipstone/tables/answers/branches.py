@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from skipstone_core.contract.requests import BranchSpec, MissingBranch
+from skipstone_core.contract.branches import BranchSpec, MissingBranch
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 

@@ -24,7 +24,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
 from skipstone_core.columntypes import find_name_problem
-from skipstone_core.contract.requests import ColumnSpec, PartitionFieldSpec, SortFieldSpec, TableTask
+from skipstone_core.contract.columns import PartitionFieldSpec, SortFieldSpec
+from skipstone_core.contract.requests import ColumnSpec, TableTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import find_problems
