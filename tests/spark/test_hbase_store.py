@@ -21,6 +21,7 @@ from skipstone.indexes.stores.hbase.client import HBaseTable, StoreUnavailable
 from skipstone.indexes.stores.hbase.generations import id_of_cell
 from skipstone.indexes.stores.hbase.store import ORPHAN_SECONDS, HBaseStore
 from skipstone.indexes.upkeep.expiry import READERS_SECONDS
+from skipstone.query import explain
 from skipstone.runs.drop import run_drop
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts
@@ -76,6 +77,8 @@ def test_merges_and_lookups_find_rows_by_the_store(store: HBaseRef, tmp_path: Pa
     assert bed.looked_up("id in (5000, 7001, 6, 7003)").num_rows == 3
     assert bed.looked_up("id = 5000 and v < 0").num_rows == 0
     assert bed.looked_up("id is null").num_rows == 6
+    explained = str(explain(bed.bed.table(), "id > 5000"))
+    assert "an index in HBase serves only conditions that name values of all its columns" in explained
     assert_asked(bed.merged(KEYS), left="2")
     bed.reindex()
     assert bed.state.segments_missing == 0

@@ -121,7 +121,10 @@ def _nearly_everywhere(sample: Sample) -> IndexRefusal:
 def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
     if index.replaced:
         return IndexRefusal(NotUsed.COLUMN_REPLACED, index.replaced)
-    if index.serves_part(test):
+    store = index.index.definition.store
+    if store is not None:
+        message = f"an index in {store} serves only conditions that name values of all its columns"
+    elif index.serves_part(test):
         message = "the condition narrows its first column in some arms of an OR, and no index serves all others"
     else:
         message = "the condition does not narrow its first column"
@@ -158,7 +161,7 @@ def worthwhile_probe(
         probe = plan_probe(index, test, files, columns)
         cost = probe.cost + ReadCost(rows=entries_at_least(index, test))
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
-        return _unreadable(error)
+        return unreadable(error)
     return probe if is_worthwhile(cost, savings, limits) else no_gain(cost, savings)
 
 
@@ -250,7 +253,8 @@ def no_gain(
     return IndexRefusal(NotUsed.NO_GAIN, message, cost)
 
 
-def _unreadable(error: Exception) -> IndexRefusal:
+def unreadable(error: Exception) -> IndexRefusal:
+    """Refusal of an index that cannot be read."""
     return IndexRefusal(NotUsed.UNREADABLE, f"it cannot be read: {error}")
 
 
@@ -330,7 +334,7 @@ class _Asking:
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_so_far)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
             self.weighing.asked.pop(index.name, None)
-            self.weighing.refuse(index, _unreadable(error))
+            self.weighing.refuse(index, unreadable(error))
             return no_hits(np.zeros_like(index.covered))
         if not is_whole:
             self.weighing.refuse(index, replace(_everywhere(hits, self.candidates), cost=probe.cost))

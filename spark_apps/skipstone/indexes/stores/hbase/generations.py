@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,8 @@ def encode_generation(generation: Generation) -> str:
 def decode_generation(text: str) -> Generation:
     """Read ``encode_generation`` back. Raises ValueError, KeyError or TypeError for anything else."""
     given = json.loads(text)
-    return Generation(**{**given, "parts": tuple(int(part) for part in given["parts"])})
+    known = {part.name: given[part.name] for part in fields(Generation)}  # another version may say more
+    return Generation(**{**known, "parts": tuple(int(part) for part in given["parts"])})
 
 
 @dataclass(frozen=True)

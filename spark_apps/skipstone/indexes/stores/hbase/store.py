@@ -24,7 +24,7 @@ from skipstone_core.indexing.indexes import MERGE_FAN_IN, SortedRun, plan_run_me
 from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 from skipstone_core.keys import KeyType
 
-from skipstone.indexes.asking.lookup import no_gain
+from skipstone.indexes.asking.lookup import no_gain, unreadable
 from skipstone.indexes.building.build import (
     BuildSite,
     balanced,
@@ -307,11 +307,14 @@ class HBaseStore:
         """See EntryStore."""
         points = bound_points(test, self.index.definition.field_ids)
         if points is None:
-            message = "an index in HBase serves values of all its columns only"
+            message = f"an index in {self.ref.type} serves only conditions that name values of all its columns"
             return IndexRefusal(NotUsed.LEADING_COLUMN_NOT_BOUND, message)
-        hashes = point_hashes(points, self.index.definition.key_storages)
-        place = self.place(index.cover_rows)
-        cost = place.cost(hashes)
+        try:
+            hashes = point_hashes(points, self.index.definition.key_storages)
+            place = self.place(index.cover_rows)
+            cost = place.cost(hashes)
+        except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
+            return unreadable(error)
         if not is_worthwhile(cost, savings, terms.limits):
             return no_gain(cost, savings)
         return PointProbe(index, test, index.keys, (), (), cost, cost, place, hashes)
