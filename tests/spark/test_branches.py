@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -19,7 +20,15 @@ from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.branches import BranchSpec, MissingBranch
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import CatalogRef, CatalogType, ConfirmTask, JobRequest, MaintainTask, RunKind
+from skipstone_core.contract.requests import (
+    CatalogRef,
+    CatalogType,
+    ConfirmTask,
+    JobRequest,
+    LoadMode,
+    MaintainTask,
+    RunKind,
+)
 from skipstone_core.errors import BadSpec
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 from skipstone_core.reasons import Reason
@@ -315,6 +324,13 @@ def test_a_branch_that_is_dropped_meanwhile_fails_the_job_and_leaves_no_file(bed
     report = bed.run(bed.on(bed.load_request([row(50)])), CommitPorts(hooks=AtSwap(before=bed.drop)))
     assert (report.outcome, report.reason) == (RunOutcome.FAILED, Reason.BRANCH_NOT_FOUND)
     assert bed.merges.on_disk() == files
+
+
+def test_a_file_is_registered_in_a_branch(bed: Branches) -> None:
+    bed.make()
+    given = pa.table({"id": pa.array([70], pa.int64()), "name": ["x"], "city": ["c"]})
+    bed.run(bed.on(bed.load_request(given, mode=LoadMode.REGISTER)))
+    assert (bed.ids(), bed.ids("audit")) == (BEFORE, [*BEFORE, 70])
 
 
 def test_a_table_in_memory_shows_the_files_of_its_branch(bed: Branches) -> None:
