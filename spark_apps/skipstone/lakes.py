@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import UUIDType
 from skipstone_core.contract.requests import TableRef, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, LakeError, way_to_install
+from skipstone_core.history.tablereads import FIELD
 from skipstone_core.remedies import find_remedy
 
 from skipstone.query.changing.reading import Between, ChangesPlan, changes_schema, plan_points, read_changes
@@ -35,6 +36,8 @@ _WAYS_OUT = {
 }
 #: Fields of errors about keys and points of changes.
 _FIELDS_OF_CHANGES = frozenset({"spec.keys", "spec.source.table.changes", "since", "until"})
+#: What to do if the columns of a table are others at the two points.
+_OTHER_POINTS = "name two points between which the column is the same"
 #: Of the entry point that opens a folder.
 GROUP, NAME = "skipstone.local", "lake"
 
@@ -143,4 +146,7 @@ def _lake_errors() -> Iterator[None]:
         if error.field in _FIELDS_OF_CHANGES:
             # The sentence names the way out itself, and the field of a manifest, which no call has.
             sentence, _, way_out = sentence.removeprefix(f"{error.field}: ").rpartition(": ")
+        elif error.field == FIELD:
+            # The way out of a job, which continues from a snapshot, is not one of a call.
+            sentence, way_out = sentence.removeprefix(f"{error.field}: ").partition("; ")[0], _OTHER_POINTS
         raise LakeError(error.reason, sentence, way_out) from error

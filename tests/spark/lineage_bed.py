@@ -24,6 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from pytest import MonkeyPatch
 from skipstone.compat.lineage.reading import file_row_id, read_entries, read_manifests
+from skipstone.compat.pyiceberg import summary_of
 from skipstone.query.changing import reading
 from skipstone.query.planner import ReadOptions
 from skipstone.tables.committing.commits import CommitPorts
@@ -31,6 +32,7 @@ from skipstone.tables.sharing.reach import read_reach
 from skipstone.tables.storage import plain_location
 from skipstone_core.contract.reports import RunOutcome, StepReport
 from skipstone_core.contract.requests import IndexRef
+from skipstone_core.history.rowlineages import keeps_lineage
 from skipstone_core.maintenance.policies import (
     CompactionPolicy,
     MaintenancePolicy,
@@ -295,6 +297,11 @@ class LineageLife:
     def check_changes(self, monkeypatch: MonkeyPatch) -> int:
         """Changes between two retained snapshots are those of their rows, by lineage or not; how often by lineage."""
         table, proven = self.bed.table(), 0
+        for snapshot in table.metadata.snapshots:
+            summary = summary_of(snapshot)
+            operation = snapshot.summary.operation.value if snapshot.summary else ""
+            if summary.get("engine-name") == "spark" and operation != "append":
+                assert keeps_lineage(operation, summary), summary
         numbers = [snapshot.snapshot_id for snapshot in table.metadata.snapshots if snapshot.snapshot_id in self.at]
         for since, until in (*itertools.combinations(numbers, 2), *zip(numbers[1:], numbers, strict=False)):
             for lineage_bytes in (0, 1 << 60):

@@ -8,11 +8,28 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyiceberg.types import DoubleType
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 from skipstone import query
 from skipstone.query.changing import lineage, reading
 from skipstone.query.changing.diffs import diff_rows
@@ -23,15 +40,16 @@ from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.contract.requests import ConsumePolicy, MergeTask, TableRef
 from skipstone_core.errors import UserError
+from skipstone_core.history.points import Point
 from skipstone_core.history.tablereads import CHANGE_COLUMN
 from skipstone_core.table_properties import MERGE_MODE
 from skipstone_operator.reconcilers.runs.tables import with_changes
 
 from tests.examples import cases
-from tests.spark.lake import read_all, ref_of, write_files
+from tests.spark.lake import append, read_all, ref_of, write_files
 from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, AtSwap, task_of
 from tests.spark.rawdeletes import add_equality_delete
-from tests.spark.table_bed import TableBed, rows_of
+from tests.spark.table_bed import SCHEMA, SOURCE, TableBed, rows_of
 from tests.spark.test_table_sources import Killed, die
 
 NEW = ConsumePolicy.NEW
@@ -286,3 +304,132 @@ def test_rows_that_take_much_more_memory_than_files_are_compared_in_parts(
     assert max(compared) < 200_000
     assert sorted(found.column("id").to_pylist()) == [*range(100), *range(500, 700)]
     assert found.column(CHANGE_COLUMN).to_pylist().count("DELETE") == 100
+
+
+def test_branches_tags_and_times_are_points_of_the_history(bed: TableBed) -> None:
+    first = bed.add({1: "mon"})
+    bed.src().manage_snapshots().create_branch(first, "audit").create_tag(first, "begin").commit()
+    bed.src().append(rows_of({9: "tue"}), branch="audit")
+    second = bed.add({2: "tue"})
+    times = {entry.snapshot_id: datetime.fromtimestamp(entry.timestamp_ms / 1000, UTC) for entry in bed.src().history()}
+
+    def ids(since: Point | None, until: Point | None = None) -> list[tuple[str, int]]:
+        rows = query.changes(bed.src(), since, until, ["id"]).to_pylist()
+        return sorted((row[CHANGE_COLUMN], row["id"]) for row in rows)
+
+    for until in (None, second, str(second), "main", times[second], times[second].isoformat()):
+        for since in (first, "begin", times[first]):
+            assert ids(since, until) == [("INSERT", 2)]
+        for since in (None, 0, "0", times[first] - timedelta(days=1)):
+            assert ids(since, until) == [("INSERT", 1), ("INSERT", 2)]
+    assert ids("main", "audit") == [("DELETE", 2), ("INSERT", 9)]
+    assert ids("audit") == [("DELETE", 9), ("INSERT", 2)]
+    with pytest.raises(UserError, match="had no rows at '0': name a point after its first snapshot"):
+        ids(0, "0")
+
+
+# --- schemas, partitions and files that differ between the snapshots ---
+
+
+def rows_changed(bed: TableBed, since: int, until: int | None = None, keys: Sequence[str] = ("id",)) -> list[Any]:
+    rows = query.changes(bed.src(), since, until, keys).to_pylist()
+    return sorted((row[CHANGE_COLUMN], *(row[name] for name in row if name != CHANGE_COLUMN)) for row in rows)
+
+
+def test_a_renamed_column_has_not_changed(bed: TableBed) -> None:
+    first = bed.add({1: "mon"})
+    bed.src().update_schema().rename_column("v", "w").commit()
+    bed.compact()
+    append(bed.src(), pa.table({"id": [2], "w": ["b"], "day": ["mon"]}))
+    assert rows_changed(bed, first) == [("INSERT", 2, "b", "mon")]
+    assert rows_changed(bed, bed.head(), first) == [("DELETE", 2, "b", "mon")]
+
+
+def test_promoted_columns_are_compared_in_the_wider_type(bed: TableBed) -> None:
+    fields = NestedField(1, "id", IntegerType()), NestedField(2, "v", FloatType()), NestedField(3, "day", StringType())
+    inner = StructType(NestedField(6, "a", IntegerType()))
+    bed.catalog.drop_table(SOURCE)
+    bed.catalog.create_table(SOURCE, Schema(*fields, NestedField(4, "l", ListType(5, inner, element_required=False))))
+    append(
+        bed.src(),
+        pa.table(
+            {"id": pa.array([1], pa.int32()), "v": pa.array([0.1], pa.float32()), "day": ["mon"], "l": [[{"a": 1}]]}
+        ),
+    )
+    first = bed.head()
+    with bed.src().update_schema() as change:
+        change.update_column("id", LongType())
+        change.update_column("v", DoubleType())
+        change.update_column(("l", "element", "a"), LongType())
+    bed.compact()
+    assert rows_changed(bed, first) == []
+    append(bed.src(), pa.table({"id": [1 << 40], "v": [0.1], "day": ["mon"], "l": [[{"a": 1 << 40}]]}))
+    row = (1 << 40, 0.1, "mon", [{"a": 1 << 40}])
+    assert rows_changed(bed, first) == [("INSERT", *row)]
+    with pytest.raises(UserError, match="is another one than before, or of another type"):
+        rows_changed(bed, bed.head(), first)
+
+
+def test_rows_are_the_same_through_another_partitioning(bed: TableBed) -> None:
+    first = bed.add({1: "mon", 2: "tue", 3: "tue"})
+    with bed.src().update_spec() as change:
+        change.remove_field("day")
+        change.add_field("id", BucketTransform(2), "bucket")
+    bed.compact()
+    bed.delete("id = 2")
+    assert rows_changed(bed, first) == [("DELETE", 2, "new", "tue")]
+
+
+def test_a_file_that_moved_to_another_partition_has_other_rows(bed: TableBed) -> None:
+    path = bed.root / "moved.parquet"
+    stored = schema_to_pyarrow(SCHEMA).remove(2)
+    pq.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}).cast(stored), path)
+    heads: list[int] = []
+    for day in ("mon", "tue"):
+        table = bed.src()
+        files = read_file_set(table)
+        removed = tuple(files.data_file(ordinal) for ordinal in range(len(files)))
+        if removed:
+            commit_table(bed.catalog, ref_of(table), TableCommit(pinned=pin_table(table), removed=removed))
+            table = bed.src()
+        file = DataFile.from_args(
+            _table_format_version=2,
+            content=DataFileContent.DATA,
+            file_path=f"file://{path}",
+            file_format=FileFormat.PARQUET,
+            partition=Record(day),
+            record_count=2,
+            file_size_in_bytes=path.stat().st_size,
+        )
+        file.spec_id = 0
+        commit_table(bed.catalog, ref_of(table), TableCommit(pinned=pin_table(table), added=(file,)))
+        heads.append(bed.head())
+    assert rows_changed(bed, heads[0]) == [
+        ("UPDATE_AFTER", 1, "a", "tue"), ("UPDATE_AFTER", 2, "b", "tue"),
+        ("UPDATE_BEFORE", 1, "a", "mon"), ("UPDATE_BEFORE", 2, "b", "mon"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_in_a_table_twice_has_its_rows_twice(bed: TableBed) -> None:
+    path = bed.root / "twice.parquet"
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"], "day": ["mon", "mon"]}), path)
+    bed.src().add_files([f"file://{path}"])
+    first = bed.head()
+    bed.src().add_files([f"file://{path}"], check_duplicate_files=False)
+    assert rows_changed(bed, first, keys=()) == [("INSERT", 1, "a", "mon"), ("INSERT", 2, "b", "mon")]
+    assert rows_changed(bed, bed.head(), first, keys=()) == [("DELETE", 1, "a", "mon"), ("DELETE", 2, "b", "mon")]
+
+
+def test_without_keys_rows_that_no_key_names_are_inserts_and_deletes(
+    bed: TableBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PART_BYTES", 64)
+    rows = {"id": pa.array([None, 1, 1, 1], pa.int64()), "v": ["a", "b", "b", "c"], "day": ["mon"] * 4}
+    append(bed.src(), pa.table(rows))
+    first = bed.head()
+    bed.src().overwrite(pa.table({"id": pa.array([None, 1], pa.int64()), "v": ["a", "b"], "day": ["mon", "tue"]}))
+    assert rows_changed(bed, first, keys=()) == [
+        ("DELETE", 1, "b", "mon"), ("DELETE", 1, "b", "mon"), ("DELETE", 1, "c", "mon"), ("INSERT", 1, "b", "tue"),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="have the key id = 1"):
+        rows_changed(bed, first)

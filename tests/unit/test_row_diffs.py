@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.query.changing.diffs import diff_rows
+from skipstone.query.changing.dividing import part_of_rows
 from skipstone_core.errors import BadData
 from skipstone_core.history.tablereads import CHANGE_COLUMN
 
@@ -132,3 +135,72 @@ def test_values_that_python_cannot_hold_are_compared() -> None:
     twice = pa.concat_tables([table_with(0), table_with(5)])
     with pytest.raises(BadData, match=f"2 changed rows of ns.t have the key id = {FAR}"):
         diff_rows(table_with(0).slice(0, 0), twice, ["id"], "ns.t")
+
+
+# --- values of all types ---
+
+#: The beginning of the year 10000, which Python's times do not reach, in microseconds and in days.
+LATE_US, LATE_DAY = 253_402_300_800_000_000, 2_932_897
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "boolean": (pa.bool_(), [True, None, False]),
+    "int": (pa.int32(), [1, None, -5]),
+    "long": (pa.int64(), [2**62, None, -1]),
+    "decimal": (pa.decimal128(38, 10), [Decimal("1.5"), None, Decimal("-99999999999999999999999999.1234567891")]),
+    "date": (pa.date32(), [LATE_DAY, None, -1_000_000]),
+    "time": (pa.time64("us"), [1, None, 86_399_999_999]),
+    "timestamp": (pa.timestamp("us"), [LATE_US, None, -(2**62)]),
+    "timestamptz": (pa.timestamp("us", "UTC"), [LATE_US, None, 5]),
+    "timestamp_ns": (pa.timestamp("ns"), [123_456_789, None, -(2**62)]),
+    "string": (pa.string(), ["", None, "a\x00b"]),
+    "binary": (pa.binary(), [b"", None, b"\x00"]),
+    "fixed": (pa.binary(16), [b"0" * 16, None, b"1" * 16]),
+}
+NESTED: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "float": (pa.float32(), [math.nan, -0.0, None]),
+    "double": (pa.float64(), [math.nan, -0.0, 0.0]),
+    "list": (pa.list_(pa.timestamp("us")), [[LATE_US], None, []]),
+    "map": (pa.map_(pa.string(), pa.date32()), [[("a", LATE_DAY)], None, []]),
+    "struct": (
+        pa.struct([("x", pa.list_(pa.float64())), ("y", pa.timestamp("us", "UTC"))]),
+        [{"x": [math.nan], "y": LATE_US}, None, {"x": None, "y": None}],
+    ),
+}
+
+
+def column(name: str) -> pa.Array:
+    kind, values = {**TYPES, **NESTED}[name]
+    if pa.types.is_temporal(kind):
+        return pa.array(values, pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+@pytest.mark.parametrize("name", [*TYPES, *NESTED])
+def test_values_of_every_type_are_compared(name: str) -> None:
+    values, ids = column(name), pa.array([1, 2, 3])
+    before = pa.table({"id": ids, "v": values})
+    assert len(diff_rows(before, before, ["id"], "ns.t")) == 0
+    for at in range(3):
+        others = pa.concat_arrays([values.slice(0, at), values.slice((at + 1) % 3, 1), values.slice(at + 1)])
+        changes = diff_rows(before, pa.table({"id": ids, "v": others}), ["id"], "ns.t")
+        assert changes["id"].to_pylist() == [at + 1] * 2
+        assert changes[CHANGE_COLUMN].to_pylist() == ["UPDATE_BEFORE", "UPDATE_AFTER"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_rows_with_equal_keys_come_to_one_part(name: str) -> None:
+    few = pa.table({"k": column(name)})
+    many = pa.concat_tables([few, few.slice(1), few]).combine_chunks()
+    for keys in (["k"], []):
+        parts = part_of_rows(many, keys, 5)
+        assert parts.tolist() == [*part_of_rows(few, keys, 5), *part_of_rows(few.slice(1), keys, 5), *parts[:3]]
+        assert 0 <= parts.min() <= parts.max() < 5
+    message = "have null in the key 'k'|have the key k = "
+    with pytest.raises(BadData, match=message):
+        diff_rows(pa.concat_tables([few, few]).take([0, 3]), few.slice(0, 0), ["k"], "ns.t")
+
+
+def test_many_keys_are_divided_evenly() -> None:
+    rows = pa.table({"a": pa.array(range(10_000)), "b": pa.array(["x"] * 10_000)})
+    for keys in (["a"], ["a", "b"], ["b", "a"]):
+        counts = np.bincount(part_of_rows(rows, keys, 8), minlength=8)
+        assert counts.min() > 1_000

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 #: Entries of a snapshot's summary with this prefix are written by runs of ours only.
 _OURS = "skipstone."
-_ENGINE, _VERSION = "engine-name", "iceberg-version"
 _SPARK = "spark"
-_RELEASE = re.compile(r"\b(\d+)\.(\d+)\.\d+")
-#: Releases of Iceberg with which Spark keeps lineage, as tests of this project compare it row by row.
-_TESTED = frozenset({("1", "12")})
+_ENGINE, _ENGINE_VERSION, _ICEBERG_VERSION = "engine-name", "engine-version", "iceberg-version"
+_RELEASE = re.compile(r"\b(\d+\.\d+)\.\d+")
+#: Releases of Spark and of Iceberg with which lineage is kept, as tests of this project compare it row by row.
+_TESTED = frozenset({("4.1", "1.12")})
 #: Spark appends files of other tables too, with the lineage that they have there.
 _APPEND = "append"
 
@@ -26,6 +26,7 @@ def keeps_lineage(operation: str, summary: Mapping[str, str]) -> bool:
     """
     if any(name.startswith(_OURS) for name in summary):
         return True
-    release = _RELEASE.search(summary.get(_VERSION, ""))
-    is_tested = release is not None and release.groups() in _TESTED
-    return is_tested and summary.get(_ENGINE) == _SPARK and operation != _APPEND
+    if summary.get(_ENGINE) != _SPARK or operation == _APPEND:
+        return False
+    releases = [_RELEASE.search(summary.get(name, "")) for name in (_ENGINE_VERSION, _ICEBERG_VERSION)]
+    return tuple(release and release[1] for release in releases) in _TESTED

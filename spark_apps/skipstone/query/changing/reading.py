@@ -9,7 +9,6 @@ divided by their keys into parts that fit into memory.
 from __future__ import annotations
 
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -30,24 +29,23 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.deletions import POSITION_CONTENT
 from skipstone.files.projections import DataFileDescription, Decoding, deleted_positions
-from skipstone.files.reader import describe_files, read_data_file
+from skipstone.files.reader import POSITION_COLUMN, describe_files, read_data_file
 from skipstone.query.changing.columns import require_comparable
-from skipstone.query.changing.diffs import diff_rows, plain_values
+from skipstone.query.changing.diffs import diff_rows
+from skipstone.query.changing.dividing import HASHES, Hashes, hashes_of_keys, part_of_rows
 from skipstone.query.changing.lineage import LineageSide, keep_unshared, proves_equality
 from skipstone.query.changing.points import resolve_since, resolve_until
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
 from skipstone.query.reading import matching_rows
 from skipstone.tables.arrow import arrow_schema, with_lineage
 from skipstone.tables.deletes import Delete
-from skipstone.tables.filesets import FileSet, known_file_set
+from skipstone.tables.filesets import FileSet, SpecPartition, known_file_set
 
 #: Bytes of data files whose rows are compared at once, about; there are no more parts than so many.
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
 #: Bytes of rows that are compared at once: files can hold a thousand times what they take.
 PART_MEMORY = 512 << 20
-#: Hashes of keys are below it.
-_HASHES = 1 << 32
 #: Bytes of data files on either side from which reading the lineage of their rows first saves more than it takes.
 LINEAGE_BYTES = 4 << 20
 _BATCH_BYTES = 16 << 20
@@ -228,9 +226,9 @@ def _no_files(before: FileSet, after: FileSet) -> tuple[_Flags, _Flags]:
 
 
 def _same_files(before: FileSet, after: FileSet) -> tuple[_Flags, _Flags]:
-    """Which files of each side the other has too, with the same deletes."""
-    places = {path: at for at, path in enumerate(_numbered(after))}
-    pairs = [(at, places[path]) for at, path in enumerate(_numbered(before)) if path in places]
+    """Which files of each side the other has too, in the same partition and with the same deletes."""
+    places = {name: at for at, name in enumerate(_names(after))}
+    pairs = [(at, places[name]) for at, name in enumerate(_names(before)) if name in places]
     ours, theirs = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
     same = [
         _delete_names(first) == _delete_names(second)
@@ -242,12 +240,13 @@ def _same_files(before: FileSet, after: FileSet) -> tuple[_Flags, _Flags]:
     return stays
 
 
-def _numbered(files: FileSet) -> Iterator[tuple[str, int]]:
-    """The path of each file, and how often it came before: some writers add a file to a table twice."""
-    seen: Counter[str] = Counter()
-    for path in files.files["path"].to_pylist():
-        yield path, seen[path]
-        seen[path] += 1
+def _names(files: FileSet) -> Iterator[tuple[str, SpecPartition, int]]:
+    """The path of each file, its partition, whose values a file need not hold, and how often both came before."""
+    partitions, numbers = files.partitions()
+    seen: Counter[tuple[str, int]] = Counter()
+    for path, number in zip(files.files["path"].to_pylist(), numbers.tolist(), strict=True):
+        yield path, partitions[number], seen[path, number]
+        seen[path, number] += 1
 
 
 def _delete_names(deletes: Sequence[Delete]) -> frozenset[tuple[str, object]]:
@@ -278,7 +277,11 @@ class _Side:
 
     def rows(self, plan: ChangesPlan) -> Iterator[pa.RecordBatch]:
         """The rows that count."""
-        names = [column.name for column in plan.schema.fields]
+        for batch in self.columns([column.name for column in plan.schema.fields]):
+            yield matching_rows(batch, self.predicate)
+
+    def columns(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of the rows that may have changed."""
         for file in self.files:
             positions, groups = self.positions.get(file.file_id), None
             if positions is None and self.read is not None:
@@ -287,8 +290,7 @@ class _Side:
             if kept is not None and not kept.all():
                 positions = np.flatnonzero(kept) if positions is None else positions[kept[positions]]
             if positions is None or len(positions):
-                for batch in read_data_file(file, names, groups, positions, Decoding(_BATCH_BYTES)):
-                    yield matching_rows(batch, self.predicate)
+                yield from read_data_file(file, names, groups, positions, Decoding(_BATCH_BYTES))
 
 
 def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
@@ -304,7 +306,38 @@ def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
     unshared = keep_unshared(_by_lineage(plan, first), _by_lineage(plan, second), folder)
     if unshared is None:
         return first, second
-    return replace(first, unshared=unshared[0]), replace(second, unshared=unshared[1])
+    return _with_rows_left(plan, replace(first, unshared=unshared[0]), replace(second, unshared=unshared[1]))
+
+
+def _with_rows_left(plan: ChangesPlan, first: _Side, second: _Side) -> tuple[_Side, _Side]:
+    """Both sides with the unchanged rows whose key a deleted row has: ``diff_rows`` looks for those that are left."""
+    if not plan.keys:
+        return first, second
+    gone, new = (
+        np.unique(np.concatenate([np.empty(0, np.uint64), *_key_hashes(plan, side.columns(plan.keys))]))
+        for side in (first, second)
+    )
+    deleted = np.setdiff1d(gone, new, assume_unique=True)
+    if len(deleted):
+        for side in (first, second):
+            _mark_keys(plan, side, deleted)
+    return first, second
+
+
+def _key_hashes(plan: ChangesPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Hashes]:
+    for batch in batches:
+        yield hashes_of_keys(pa.Table.from_batches([batch]), plan.keys)
+
+
+def _mark_keys(plan: ChangesPlan, side: _Side, hashes: Hashes) -> None:
+    """Mark the rows of a side with such keys as rows that may have changed."""
+    for file in side.files:
+        kept, positions = side.unshared.get(file.file_id), side.positions.get(file.file_id)
+        if kept is None or kept.all() or (positions is not None and not len(positions)):
+            continue
+        for batch in read_data_file(file, [*plan.keys, POSITION_COLUMN], None, positions, Decoding(_BATCH_BYTES)):
+            is_among = np.isin(hashes_of_keys(pa.Table.from_batches([batch]), plan.keys), hashes)
+            kept[batch.column(POSITION_COLUMN).to_numpy()[is_among]] = True
 
 
 def _by_lineage(plan: ChangesPlan, side: _Side) -> LineageSide:
@@ -326,7 +359,8 @@ def _deleted_since(here: Sequence[DataFileDescription], there: Sequence[DataFile
     return {
         mine.file_id: np.setdiff1d(deleted_positions(theirs), deleted_positions(mine))
         for mine, theirs in pairs
-        if all(delete.content == POSITION_CONTENT for delete in (*mine.deletes, *theirs.deletes))
+        if mine.constants == theirs.constants
+        and all(delete.content == POSITION_CONTENT for delete in (*mine.deletes, *theirs.deletes))
     }
 
 
@@ -342,10 +376,10 @@ def _divided(plan: ChangesPlan, side: _Side, schema: pa.Schema, paths: Sequence[
 def _compared(plan: ChangesPlan, old: Path, new: Path, divisor: int) -> Iterator[pa.Table]:
     """The changes of one part, which is divided again while its rows take too much memory.
 
-    ``divisor``: as of ``_part_of_rows``, with which its rows can be divided again.
+    ``divisor``: as of ``part_of_rows``, with which its rows can be divided again.
     """
     count = min(MOST_PARTS, 1 + (old.stat().st_size + new.stat().st_size) // PART_MEMORY)
-    if count == 1 or divisor >= _HASHES:
+    if count == 1 or divisor >= HASHES:
         yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
         return
     sides = [_divided_again(path, plan.keys, divisor, count) for path in (old, new)]
@@ -369,29 +403,9 @@ def _spread(parts: Sequence[pa.RecordBatchFileWriter], rows: pa.Table, keys: Seq
     if len(parts) == 1:
         parts[0].write_table(rows)
         return
-    part_of = _part_of_rows(rows, keys, divisor, len(parts))
+    part_of = part_of_rows(rows, keys, len(parts), divisor)
     for part in np.unique(part_of):
         parts[part].write_table(rows.filter(pa.array(part_of == part)))
-
-
-def _part_of_rows(rows: pa.Table, keys: Sequence[str], divisor: int, count: int) -> _Numbers:
-    """The part of each row, by the values of its keys only: the rest of their hash by ``count``.
-
-    ``divisor``: the product of the counts by which these rows were divided before.
-    """
-    hashes = np.zeros(len(rows), np.uint64)
-    for key in keys or _plain_columns(rows.schema):
-        encoded = rows.column(key).combine_chunks().dictionary_encode(null_encoding="encode")
-        each = [zlib.crc32(repr(value).encode()) for value in plain_values(encoded.dictionary)]
-        hashes = hashes * np.uint64(31) + np.array(each, np.uint64)[encoded.indices.to_numpy(zero_copy_only=False)]
-    return (hashes % np.uint64(_HASHES) // np.uint64(divisor) % np.uint64(count)).astype(np.int64)
-
-
-def _plain_columns(schema: pa.Schema) -> list[str]:
-    """Columns by which rows are divided that have no keys. Of floats, NaN is written in several ways."""
-    return [
-        column.name for column in schema if not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type))
-    ]
 
 
 def _rows(path: Path) -> pa.Table:
