@@ -36,7 +36,7 @@ REQUEST_ROWS = 512
 #: Variables with a certificate and its key in PEM, for servers that ask clients for one.
 CERTIFICATE_VARIABLE, KEY_VARIABLE = f"{STORE_VARIABLES}CERTIFICATE", f"{STORE_VARIABLES}KEY"
 _WAITS = (0.2, 1.0)
-_MISSING = ("TableNotFound", "does not exist")
+_MISSING = "TableNotFound"
 Answer = TypeVar("Answer")
 
 
@@ -125,9 +125,9 @@ class HBaseTable:
                 if self._connection is None:
                     self._connection = _connect(self.ref)
                 return ask(self._connection, self.ref.table)
-            except (OSError, TException) as error:
+            except Exception as error:
                 self.close()
-                if isinstance(error, ServerError) and any(word in _text(error) for word in _MISSING):
+                if isinstance(error, ServerError) and _MISSING in _text(error):
                     raise StoreTableMissing(self.ref) from error
                 if wait is None:
                     raise StoreUnavailable(self.ref, _text(error)) from error

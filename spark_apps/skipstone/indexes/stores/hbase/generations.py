@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from skipstone.indexes.stores.hbase.pages import Int64s
+from skipstone.indexes.stores.hbase.pages import CELL_NUMBER_BYTES, Int64s
 
-_ID_BYTES = 8
+_ID_BYTES, _PART_BYTES = 8, 8
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ def new_id(now_seconds: float) -> str:
     return int(now_seconds).to_bytes(4, "big").hex() + secrets.token_hex(_ID_BYTES - 4)
 
 
+def new_part() -> int:
+    """The number of a part that no other part has, nor another attempt of the same task.
+
+    Attempts differ when only one of them could read a file, and an attempt that is given up may write after the one
+    that counts: under one name its cells would hide entries, with a checksum that is right.
+    """
+    return secrets.randbits(8 * _PART_BYTES)
+
+
 def seconds_of(generation_id: str) -> int:
     """When a generation was begun, in seconds since 1970."""
     return int(generation_id[:8], 16)
@@ -60,7 +69,12 @@ def seconds_of(generation_id: str) -> int:
 
 def cell_name(generation_id: str, part: int) -> bytes:
     """What the names of the cells of a part begin with."""
-    return bytes.fromhex(generation_id) + part.to_bytes(4, "big")
+    return bytes.fromhex(generation_id) + part.to_bytes(_PART_BYTES, "big")
+
+
+def is_cell(name: bytes) -> bool:
+    """Return whether a name can be that of a cell of a page: others may have put cells of their own into its row."""
+    return len(name) == _ID_BYTES + _PART_BYTES + CELL_NUMBER_BYTES
 
 
 def id_of_cell(name: bytes) -> str:

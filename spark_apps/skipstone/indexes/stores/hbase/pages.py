@@ -33,6 +33,8 @@ ANYWHERE = (1 << POSITION_BITS) - 1
 MAX_SAME = 256
 #: Most bytes of a cell: HBase's Thrift server takes messages of 2 MB where they are framed.
 CELL_BYTES = 512 * 1024
+#: What the names of the cells of a page end with: the number of the cell.
+CELL_NUMBER_BYTES = 2
 _MAGIC = b"SKP1"
 #: Of the first cell of a page: what it is, bytes of the page, and a checksum.
 _HEADER = struct.Struct(">4sII")
@@ -159,21 +161,21 @@ def cut_cells(row: bytes, name: bytes, content: bytes) -> list[tuple[bytes, byte
     header = _HEADER.pack(_MAGIC, len(content), zlib.crc32(content, zlib.crc32(row + name)))
     whole = header + content
     return [
-        (name + number.to_bytes(2, "big"), whole[start : start + CELL_BYTES])
+        (name + number.to_bytes(CELL_NUMBER_BYTES, "big"), whole[start : start + CELL_BYTES])
         for number, start in enumerate(range(0, len(whole), CELL_BYTES))
     ]
 
 
 def join_cells(row: bytes, name: bytes, cells: Mapping[bytes, bytes]) -> bytes:
     """The content of the page ``name`` from the ``cells`` of its row. Raises LostPage."""
-    first = cells.get(name + b"\0\0")
+    first = cells.get(name + bytes(CELL_NUMBER_BYTES))
     if first is None:
         raise LostPage("is gone")
     if len(first) < _HEADER.size or first[:4] != _MAGIC:
         raise LostPage("is not a page")
     _, size, checksum = _HEADER.unpack_from(first)
     count = -(-(size + _HEADER.size) // CELL_BYTES)
-    rest = [cells.get(name + number.to_bytes(2, "big"), b"") for number in range(1, count)]
+    rest = [cells.get(name + number.to_bytes(CELL_NUMBER_BYTES, "big"), b"") for number in range(1, count)]
     content = b"".join([first[_HEADER.size :], *rest])
     if len(content) != size or zlib.crc32(content, zlib.crc32(row + name)) != checksum:
         raise LostPage("is not as it was written")

@@ -54,6 +54,7 @@ from skipstone.indexes.stores.hbase.generations import (
     encode_generation,
     held_generations,
     id_of_cell,
+    is_cell,
     new_id,
     seconds_of,
 )
@@ -155,11 +156,7 @@ class HBaseStore:
         count = task_count(rows, site.tasks.parallelism)
         parts = balanced([part for source in sources for part in split(source, count)], count)
         columns, buffer_rows = entry_columns_of(site, self.index), max(1, site.buffer_bytes // ENTRY_BYTES)
-        tasks = [
-            PageTask(tuple(part), columns, self.ref, self.key, name, level, number, buffer_rows)
-            for number, part in enumerate(parts)
-            if part
-        ]
+        tasks = [PageTask(tuple(part), columns, self.ref, self.key, name, level, buffer_rows) for part in parts if part]
         results = site.tasks.run(write_entries, tasks)
         written = Generation(
             id=name,
@@ -261,7 +258,7 @@ class HBaseStore:
         table, unused, now, since = HBaseTable(self.ref), dict[str, int](), self.clock(), retired(self.index)
         try:
             for row, cells in table.get(list(rows)).items():
-                for generation in {id_of_cell(name) for name in cells} - named:
+                for generation in {id_of_cell(name) for name in cells if is_cell(name)} - named:
                     replaced = since.get(generation)
                     age = now - seconds_of(generation) if replaced is None else now - replaced
                     if age > (ORPHAN_SECONDS if replaced is None else READERS_SECONDS):

@@ -1,8 +1,8 @@
 """The kernel of builds: the rows of data files become pages of a new generation.
 
 Runs inside tasks; the driver commits the cover rows that name the generation afterwards. Bounded memory: whenever the
-buffer is full, what is in it is written as a part of its own. All cells may be written again, so a task may be tried
-again. Must not commit.
+buffer is full, what is in it is written as a part of its own. A task may be tried again: each attempt writes parts of
+its own, and only those count that the driver is told of. Must not commit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ from skipstone.indexes.building.entries import (
     next_stretch,
 )
 from skipstone.indexes.stores.hbase.client import Cell, HBaseTable, Row
-from skipstone.indexes.stores.hbase.generations import cell_name
+from skipstone.indexes.stores.hbase.generations import cell_name, new_part
 from skipstone.indexes.stores.hbase.hashing import stored_hashes
 from skipstone.indexes.stores.hbase.pages import Page, PageEntries, cut_cells, in_order, joined, pack_pages, row_key
 
 #: What an entry takes in a buffer.
 ENTRY_BYTES = 32
-#: Numbers of parts that each task has.
-PARTS_PER_TASK = 1 << 16
 
 
 @dataclass(frozen=True)
 class PageTask:
-    """The entries that one task writes, as ``level`` of a generation. ``number``: of the task among all."""
+    """The entries that one task writes, as ``level`` of a generation."""
 
     sources: tuple[EntrySource, ...]
     columns: EntryColumns
@@ -42,7 +40,6 @@ class PageTask:
     index: bytes
     generation: str
     level: int
-    number: int
     buffer_rows: int
 
 
@@ -108,7 +105,7 @@ class _Writing:
         return PagesWritten(tuple(self.parts), rows, self.nbytes, tuple(skipped))
 
     def _write(self, buffer: _Buffer) -> None:
-        part = self.task.number * PARTS_PER_TASK + len(self.parts)
+        part = new_part()
         ordered, pages = in_order(joined(buffer.parts)), range(1 << self.task.level)
         buffer.parts.clear()
         place = PageNames(self.task.index, self.task.level, cell_name(self.task.generation, part))
