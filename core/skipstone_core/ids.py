@@ -25,6 +25,8 @@ REPLAYED_PROPERTY_PREFIX = "skipstone.replayed."
 #: Which snapshots of other tables a consumer read into this one, and what a commit says of its own.
 READ_PROPERTY_PREFIX = "skipstone.read."
 SOURCE_SUMMARY = "skipstone.source."
+#: What the commit of resolved equality deletes says of them; the table has the same rows after it.
+RESOLVED_SUMMARY = "skipstone.equality-deletes."
 INDEX_UID_PROPERTY = "skipstone.index.owner"
 INDEX_TABLE_UUID_PROPERTY = "skipstone.index.table-uuid"
 INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"

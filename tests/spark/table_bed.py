@@ -18,6 +18,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from skipstone.runs.load import run_load
+from skipstone.runs.maintaining.maintain import run_maintain
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
@@ -29,6 +30,7 @@ from skipstone_core.contract.requests import (
     DuplicatesPolicy,
     JobRequest,
     LoadTask,
+    MaintainTask,
     MergeTask,
     RunKind,
     SourceFormat,
@@ -38,6 +40,7 @@ from skipstone_core.contract.requests import (
     WarehouseRef,
 )
 from skipstone_core.ids import SOURCE_VARIABLES
+from skipstone_core.maintenance.policies import EqualityDeletesPolicy, MaintenancePolicy, MaintenanceStep
 
 from tests.spark.lake import ref_of, write_files
 from tests.spark.merge_bed import MergeBed, task_of
@@ -105,6 +108,15 @@ class TableBed(MergeBed):
         files = read_file_set(table)
         removed = tuple(files.data_file(ordinal) for ordinal in range(len(files)))
         self._commit(added=write_files(table, table.scan().to_arrow()), removed=removed, is_rewrite=True)
+
+    def resolve(self) -> None:
+        """Resolve the equality deletes of the source by a maintain run."""
+        policy = MaintenancePolicy(equality_deletes=EqualityDeletesPolicy(min_files=1))
+        task = MaintainTask(policy=policy, steps=(MaintenanceStep.RESOLVE_EQUALITY_DELETES,))
+        source = TableRef(namespace="ns", name="src", uid="src")
+        request = replace(self.request(task_of("")), kind=RunKind.MAINTAIN, table=source, merge=None, maintain=task)
+        (step,) = run_maintain(request, Reporter(request)).steps
+        assert (step.is_done, step.counts["commits"]) == (True, 1), step
 
     def delete(self, condition: str) -> int:
         """Delete rows of the source by a second engine (PyIceberg); the snapshot."""

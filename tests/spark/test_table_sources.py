@@ -44,7 +44,7 @@ from tests.examples import cases
 from tests.spark.duck import connection
 from tests.spark.lake import append, read_all
 from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, AtSwap, task_of
-from tests.spark.rawdeletes import add_equality_delete
+from tests.spark.rawdeletes import add_equality_delete, upgrade
 from tests.spark.table_bed import CONSUMER, SOURCE, TableBed, rows_of
 
 NEW = ConsumePolicy.NEW
@@ -206,6 +206,26 @@ def test_new_reads_what_was_appended_since_and_says_when_that_is_nothing(bed: Ta
     assert (report.outcome, report.snapshot_id, report.message) == (RunOutcome.COMMITTED, "0", NO_NEW_SNAPSHOTS)
     assert bed.table().metadata_location == before
     assert bed.ids() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_new_passes_over_equality_deletes_that_are_resolved(tmp_path: Path, version: int) -> None:
+    bed = TableBed(tmp_path)
+    bed.add({1: "mon", 2: "mon", 3: "mon"})
+    if version > 2:
+        upgrade(bed.src())
+    add_equality_delete(bed.src(), {"id": [2]}, "mon")
+    bed.load(bed.spec(NEW))
+    bed.add({4: "mon"})
+    bed.resolve()
+    bed.add({5: "mon"})
+    bed.load(bed.spec(NEW))
+    assert bed.ids() == [1, 3, 4, 5]
+    add_equality_delete(bed.src(), {"id": [4]}, "mon")
+    bed.resolve()
+    with pytest.raises(BadData, match="is not an append"):
+        bed.load(bed.spec(NEW))
+    bed.close()
 
 
 def test_a_column_that_was_renamed_between_two_appends_is_one_column(bed: TableBed) -> None:

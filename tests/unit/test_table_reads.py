@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from skipstone_core.errors import BadData
 from skipstone_core.history.tablereads import (
     MAX_READS,
+    Appends,
     SourceSnapshot,
     TableRead,
     decode_reads,
@@ -45,6 +48,20 @@ def test_another_table_is_refused_by_a_way_out_that_was_not_taken_before(
 ) -> None:
     with pytest.raises(BadData, match=way_out):
         find_since("src", start, [read(1, start)], "two", has_changes=has_changes)
+
+
+def test_deletes_that_take_the_place_of_others_part_the_appends_around_them() -> None:
+    snapshots = [
+        SourceSnapshot(snapshot_id=1, parent_id=None, operation="append"),
+        SourceSnapshot(snapshot_id=2, parent_id=1, operation="append"),
+        SourceSnapshot(snapshot_id=3, parent_id=2, operation="overwrite", adds_deletes=True, resolves_deletes=True),
+        SourceSnapshot(snapshot_id=4, parent_id=3, operation="append"),
+    ]
+    known = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
+    assert plan_appends("src", known, 1, 4) == (Appends(2, frozenset({2})), Appends(4, frozenset({4})))
+    known[3] = replace(snapshots[2], resolves_deletes=False)
+    with pytest.raises(BadData, match="snapshot 3 of src is not an append"):
+        plan_appends("src", known, 1, 4)
 
 
 def test_appends_that_cannot_be_followed_back_are_refused() -> None:

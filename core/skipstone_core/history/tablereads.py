@@ -51,12 +51,16 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSnapshot:
-    """A retained snapshot. ``adds_deletes``: it added files of deletes, whatever its operation says."""
+    """A retained snapshot. ``adds_deletes``: it added files of deletes, whatever its operation says.
+
+    ``resolves_deletes``: these take the place of equality deletes, so that the table has the same rows as before.
+    """
 
     snapshot_id: int
     parent_id: int | None
     operation: str
     adds_deletes: bool = False
+    resolves_deletes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,13 +171,14 @@ class Appends:
 def plan_appends(name: str, known: Mapping[int, SourceSnapshot], since: int, until: int) -> tuple[Appends, ...]:
     """The files that snapshots after ``since`` up to ``until`` appended. ``known``: all retained snapshots.
 
-    A rewrite of files leaves the rows as they are: what was appended before it is read at the snapshot before it.
+    A rewrite of files or of deletes leaves the rows as they are: what was appended before it is read at the snapshot
+    before it.
     Raises BadData (SOURCE_CHANGED) when ``since`` is not in the retained history of ``until``, or when a snapshot in
     between is not an append: then the files that were added are not all that changed.
     """
     runs: list[list[int]] = [[]]
     for facts in _back_to(name, known, since, until):
-        if facts.operation in _SAME_ROWS:
+        if facts.operation in _SAME_ROWS or facts.resolves_deletes:
             runs.append([])
             continue
         if facts.operation != _APPEND or facts.adds_deletes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from skipstone_core.contract.reports import StepReport
 from skipstone_core.errors import DependencyUnavailable, OutcomeUnknown, UserError
 from skipstone_core.history.commits import Committed, Conflicted, Outcome, Unknown
+from skipstone_core.ids import RESOLVED_SUMMARY
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
@@ -34,7 +35,6 @@ from skipstone.tasks.failures import storage_failure
 MAX_CONFLICTS = 5
 #: Rows of delete files that one commit resolves: their keys are in memory together.
 MAX_KEYS = 4_000_000
-_SUMMARY = "skipstone.equality-deletes."
 _COUNTS = (
     "equalityDeletesResolved",
     "filesMarked",
@@ -197,7 +197,7 @@ def _change(site: MaintainSite, work: _Round, tally: _Tally, marking: Marking, w
         deletes=tuple(marking.deletes),
         replaced=(*marking.replaced, *resolved),
         resolved=resolved,
-        summary={f"{_SUMMARY}{name}": str(count) for name, count in _counts_of(work, marking).items()},
+        summary={f"{RESOLVED_SUMMARY}{name}": str(count) for name, count in _counts_of(work, marking).items()},
         # With new deletes it is no Iceberg `replace`: other writers do not look for deletes in those, and would commit
         # rewritten files without them.
         is_rewrite=not marking.deletes,

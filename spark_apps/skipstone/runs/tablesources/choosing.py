@@ -29,6 +29,7 @@ from skipstone_core.history.tablereads import (
     plan_appends,
     source_summary,
 )
+from skipstone_core.ids import RESOLVED_SUMMARY
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import summary_of
@@ -210,6 +211,7 @@ def _facts(snapshot: Snapshot) -> SourceSnapshot:
         parent_id=snapshot.parent_snapshot_id,
         operation=snapshot.summary.operation.value if snapshot.summary is not None else "unknown",
         adds_deletes=any(summary.get(name, "0") != "0" for name in _ADDED_DELETES),
+        resolves_deletes=any(name.startswith(RESOLVED_SUMMARY) for name in summary),
     )
 
 
