@@ -213,7 +213,7 @@ soak-random: setup ## All cases of the random unit tests of which `make test` ta
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)
 
 soak-changes: setup ## Tables as sources: changes between snapshots of random histories, and jobs that die (SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_table_changes.py tests/spark/test_table_sources.py tests/unit/test_row_diffs.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_table_changes.py tests/spark/test_changes_left.py tests/spark/test_table_sources.py tests/unit/test_row_diffs.py
 
 soak-text: setup ## Random Csv and Json, read by the driver and by Spark, cell by cell
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/spark/test_text_driver.py

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType
 from skipstone_core.keys import KeyFamily, key_type
 from skipstone_core.language.predicates import (
     And,
@@ -34,7 +34,7 @@ from skipstone_core.language.predicates import (
 )
 from skipstone_core.stats import least_above
 
-from skipstone.indexes.keys import arrow_type, storage_type, stored_literals
+from skipstone.indexes.keys import arrow_type, storage_type, stored_keys, stored_literals
 
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _WIDE = Context(prec=80)
@@ -142,6 +142,15 @@ def _test(node: Node, types: _Types, *, negated: bool) -> Test:
             return _prefix_test(node, types)
         case _:
             return Maybe()
+
+
+def points_of(column: NestedField, values: pa.ChunkedArray) -> Test:
+    """The test that a column has one of ``values``, which are of its type and not null."""
+    storage = storage_type(column.field_type)
+    if storage is None:
+        return Maybe()
+    keys = stored_keys(values.combine_chunks(), storage)
+    return _merged_points([Points(column.field_id, keys)]) if len(keys) else NoKey()
 
 
 def all_of(parts: tuple[Test, ...]) -> Test:

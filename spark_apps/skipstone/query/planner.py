@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
@@ -24,7 +25,7 @@ from skipstone.caches import cache_counts
 from skipstone.indexes.asking.answers import Wanted
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
-from skipstone.indexes.keytests import Maybe, Test, is_tested_whole, plan_test
+from skipstone.indexes.keytests import Maybe, Test, all_of, is_tested_whole, plan_test, points_of
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
@@ -39,6 +40,7 @@ __all__ = [
     "ReadPlan",
     "checked_columns",
     "checked_predicate",
+    "plan_lookup",
     "plan_read",
 ]
 
@@ -69,6 +71,20 @@ def plan_read(
     advice = ask_indexes(table, question, chosen)
     plan = _plan(Question(test, files, candidates), predicate, advice)
     return narrow_by_filters(table, test, plan) if chosen.use_indexes else plan
+
+
+def plan_lookup(table: Table, keys: pa.Table, options: ReadOptions, among: Mask) -> ReadPlan:
+    """Plan a read of the rows of ``table`` that may have, in each column of ``keys``, one of its values.
+
+    ``keys``: columns of the table in their types, without nulls. ``among``: as of ``plan_read``. Of rows that are read,
+    the caller has to look which ones have a key.
+    """
+    files = known_file_set(table, options.snapshot_id)
+    columns = {column.name: column for column in files.schema.fields}
+    test = all_of(tuple(points_of(columns[name], keys.column(name)) for name in keys.column_names))
+    question = Question(test, files, _candidates(test, files, options, page_rows_of(table), among))
+    plan = _plan(question, None, ask_indexes(table, question, options))
+    return narrow_by_filters(table, test, plan) if options.use_indexes else plan
 
 
 def checked_predicate(condition: str | Predicate | None, schema: Schema) -> Predicate | None:

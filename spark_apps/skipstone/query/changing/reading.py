@@ -1,5 +1,5 @@
 """Reads what changed in a table between two snapshots: only files that one of them has and the other has not, or has
-with other deletes.
+with other deletes; and, of other files, rows that have the key of a deleted one.
 
 Called by runs whose source is the changes of a table, and by ``skipstone.open``. Both snapshots have to be retained;
 what happened between them does not matter, so that a row which a compaction or a merge copied has not changed. Rows are
@@ -29,10 +29,11 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.deletions import POSITION_CONTENT
 from skipstone.files.projections import DataFileDescription, Decoding, deleted_positions
-from skipstone.files.reader import POSITION_COLUMN, describe_files, read_data_file
+from skipstone.files.reader import describe_files, read_data_file
 from skipstone.query.changing.columns import require_comparable
 from skipstone.query.changing.diffs import diff_rows
-from skipstone.query.changing.dividing import HASHES, Hashes, hashes_of_keys, part_of_rows
+from skipstone.query.changing.dividing import HASHES, part_of_rows
+from skipstone.query.changing.leftrows import DividedRows, LeftRows
 from skipstone.query.changing.lineage import LineageSide, keep_unshared, proves_equality
 from skipstone.query.changing.points import resolve_since, resolve_until
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
@@ -48,7 +49,7 @@ MOST_PARTS = 256
 PART_MEMORY = 512 << 20
 #: Bytes of data files on either side from which reading the lineage of their rows first saves more than it takes.
 LINEAGE_BYTES = 4 << 20
-_BATCH_BYTES = 16 << 20
+_DECODING = Decoding(16 << 20)
 _Numbers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
 
@@ -74,7 +75,9 @@ class ChangesPlan:
     """The files to compare. ``before`` None: the table had no rows. ``schema``: in which both are read.
 
     ``predicates``: the rows that count of the older snapshot, and of the newer one. ``is_by_lineage``: rows with equal
-    lineage are equal, see ``lineage``. Without ``keys``, nothing is an update.
+    lineage are equal, see ``lineage``. Without ``keys``, nothing is an update. ``stays``: one boolean for each file of
+    the newer snapshot, whether it has the same rows in the older one, so that it is not compared; ``options``: of reads
+    of the newer one.
     """
 
     table: Table
@@ -83,6 +86,8 @@ class ChangesPlan:
     predicates: tuple[Predicate | None, Predicate | None]
     before: ReadPlan | None
     after: ReadPlan
+    stays: _Flags
+    options: ReadOptions
     is_by_lineage: bool = False
 
     @property
@@ -143,7 +148,7 @@ def plan_changes(
     if since is None:
         return ChangesPlan(
             table=table, schema=after.schema, keys=tuple(keys), predicates=(None, predicate), before=None,
-            after=plan_read(table, predicate, options),
+            after=plan_read(table, predicate, options), stays=np.zeros(len(after), np.bool_), options=options,
         )  # fmt: skip
     before = known_file_set(table, since)
     require_comparable(".".join(table.name()), before.schema, after.schema)
@@ -167,6 +172,8 @@ def plan_changes(
         predicates=(predicate_before, predicate),
         before=plans[0],
         after=plans[1],
+        stays=stays_after,
+        options=options,
         is_by_lineage=is_same
         and min(map(_bytes_of, plans)) >= LINEAGE_BYTES
         and proves_equality(table, since, options.snapshot_id),
@@ -190,21 +197,25 @@ def read_changes(plan: ChangesPlan) -> Iterator[pa.Table]:
 
     Raises as ``diff_rows``, and BadData for files and deletes that cannot be read.
     """
-    schema = pa.schema([column.remove_metadata() for column in arrow_schema(plan.schema)])
     with tempfile.TemporaryDirectory() as folder:
-        count = _part_count(plan)
-        sides = [
-            _divided(plan, side, schema, [Path(folder) / f"{name}-{part}" for part in range(count)])
-            for name, side in zip(("before", "after"), _sides(plan, Path(folder)), strict=True)
-        ]
-        for old, new in zip(*sides, strict=True):
-            yield from _compared(plan, old, new, count)
+        names = [Path(folder) / f"{number}" for number in range(_part_count(plan))]
+        sides = _sides(plan, Path(folder))
+        old, new = (
+            _divided(plan, side.rows(plan), [path.with_suffix(suffix) for path in names])
+            for suffix, side in zip((".old", ".new"), sides, strict=True)
+        )
+        left = _divided(plan, _left_rows(plan, sides[1], old, new), [path.with_suffix(".left") for path in names])
+        for part in zip(old, new, left, strict=True):
+            yield from _compared(plan, _Part(*part), len(names))
 
 
 def changes_schema(plan: ChangesPlan) -> pa.Schema:
     """The columns of the changes."""
-    schema = pa.schema([column.remove_metadata() for column in arrow_schema(plan.schema)])
-    return schema.append(pa.field(CHANGE_COLUMN, pa.string()))
+    return _rows_schema(plan).append(pa.field(CHANGE_COLUMN, pa.string()))
+
+
+def _rows_schema(plan: ChangesPlan) -> pa.Schema:
+    return pa.schema([column.remove_metadata() for column in arrow_schema(plan.schema)])
 
 
 def _require_keys(name: str, schema: Schema, keys: Sequence[str]) -> None:
@@ -276,21 +287,29 @@ class _Side:
     unshared: Mapping[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def rows(self, plan: ChangesPlan) -> Iterator[pa.RecordBatch]:
-        """The rows that count."""
-        for batch in self.columns([column.name for column in plan.schema.fields]):
-            yield matching_rows(batch, self.predicate)
-
-    def columns(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Columns of the rows that may have changed."""
+        """The rows that count, of those that may have changed."""
+        names = [column.name for column in plan.schema.fields]
         for file in self.files:
-            positions, groups = self.positions.get(file.file_id), None
-            if positions is None and self.read is not None:
-                positions, groups = self.read.positions.get(file.file_id), self.read.row_groups.get(file.file_id)
-            kept = self.unshared.get(file.file_id)
-            if kept is not None and not kept.all():
-                positions = np.flatnonzero(kept) if positions is None else positions[kept[positions]]
+            positions, groups = self._chosen(file.file_id)
             if positions is None or len(positions):
-                yield from read_data_file(file, names, groups, positions, Decoding(_BATCH_BYTES))
+                for batch in read_data_file(file, names, groups, positions, _DECODING):
+                    yield matching_rows(batch, self.predicate)
+
+    def compared(self) -> Mapping[int, _Numbers]:
+        """Which rows are read, of files with others that the other snapshot has too."""
+        numbers = {*self.positions, *(number for number, kept in self.unshared.items() if not kept.all())}
+        chosen = ((number, self._chosen(number)[0]) for number in sorted(numbers))
+        return {number: positions for number, positions in chosen if positions is not None}
+
+    def _chosen(self, number: int) -> tuple[_Numbers | None, tuple[int, ...] | None]:
+        """Which rows of a file are read, and which row groups; None: all."""
+        positions, groups = self.positions.get(number), None
+        if positions is None and self.read is not None:
+            positions, groups = self.read.positions.get(number), self.read.row_groups.get(number)
+        kept = self.unshared.get(number)
+        if kept is not None and not kept.all():
+            positions = np.flatnonzero(kept) if positions is None else positions[kept[positions]]
+        return positions, groups
 
 
 def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
@@ -306,38 +325,7 @@ def _sides(plan: ChangesPlan, folder: Path) -> tuple[_Side, _Side]:
     unshared = keep_unshared(_by_lineage(plan, first), _by_lineage(plan, second), folder)
     if unshared is None:
         return first, second
-    return _with_rows_left(plan, replace(first, unshared=unshared[0]), replace(second, unshared=unshared[1]))
-
-
-def _with_rows_left(plan: ChangesPlan, first: _Side, second: _Side) -> tuple[_Side, _Side]:
-    """Both sides with the unchanged rows whose key a deleted row has: ``diff_rows`` looks for those that are left."""
-    if not plan.keys:
-        return first, second
-    gone, new = (
-        np.unique(np.concatenate([np.empty(0, np.uint64), *_key_hashes(plan, side.columns(plan.keys))]))
-        for side in (first, second)
-    )
-    deleted = np.setdiff1d(gone, new, assume_unique=True)
-    if len(deleted):
-        for side in (first, second):
-            _mark_keys(plan, side, deleted)
-    return first, second
-
-
-def _key_hashes(plan: ChangesPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Hashes]:
-    for batch in batches:
-        yield hashes_of_keys(pa.Table.from_batches([batch]), plan.keys)
-
-
-def _mark_keys(plan: ChangesPlan, side: _Side, hashes: Hashes) -> None:
-    """Mark the rows of a side with such keys as rows that may have changed."""
-    for file in side.files:
-        kept, positions = side.unshared.get(file.file_id), side.positions.get(file.file_id)
-        if kept is None or kept.all() or (positions is not None and not len(positions)):
-            continue
-        for batch in read_data_file(file, [*plan.keys, POSITION_COLUMN], None, positions, Decoding(_BATCH_BYTES)):
-            is_among = np.isin(hashes_of_keys(pa.Table.from_batches([batch]), plan.keys), hashes)
-            kept[batch.column(POSITION_COLUMN).to_numpy()[is_among]] = True
+    return replace(first, unshared=unshared[0]), replace(second, unshared=unshared[1])
 
 
 def _by_lineage(plan: ChangesPlan, side: _Side) -> LineageSide:
@@ -364,27 +352,67 @@ def _deleted_since(here: Sequence[DataFileDescription], there: Sequence[DataFile
     }
 
 
-def _divided(plan: ChangesPlan, side: _Side, schema: pa.Schema, paths: Sequence[Path]) -> Sequence[Path]:
-    """Write the rows of one side to a file for each part: those with equal keys to the same one."""
+def _left_rows(plan: ChangesPlan, after: _Side, old: Sequence[Path], new: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    """The rows that count and are not compared, since both snapshots have them, with the keys of deleted ones."""
+    among, compared = plan.stays.copy(), after.compared()
+    among[list(compared)] = True
+    if not plan.keys or not among.any():
+        return
+    left = LeftRows(
+        table=plan.table, schema=plan.schema, keys=plan.keys, options=plan.options, among=among, compared=compared,
+        decoding=_DECODING,
+    )  # fmt: skip
+    for keys in DividedRows(old, new, plan.keys, PART_MEMORY).fewer():
+        for batch in left.find(keys):
+            yield matching_rows(batch, after.predicate)
+
+
+def _divided(plan: ChangesPlan, rows: Iterator[pa.RecordBatch], paths: Sequence[Path]) -> Sequence[Path]:
+    """Write rows to a file for each part: those with equal keys to the same one."""
+    schema = _rows_schema(plan)
     with ExitStack() as stack:
         parts = [stack.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
-        for batch in side.rows(plan):
+        for batch in rows:
             _spread(parts, pa.Table.from_batches([batch]).cast(schema), plan.keys, 1)
     return paths
 
 
-def _compared(plan: ChangesPlan, old: Path, new: Path, divisor: int) -> Iterator[pa.Table]:
+@dataclass(frozen=True)
+class _Part:
+    """Rows of some keys: those to compare, and those that are ``left`` of keys with fewer rows, which both have."""
+
+    old: Path
+    new: Path
+    left: Path
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows, as often as they are in memory."""
+        return sum(path.stat().st_size for path in (self.old, self.new, self.left, self.left))
+
+    def changes(self, plan: ChangesPlan) -> pa.Table:
+        """As of ``diff_rows``."""
+        left = _rows(self.left)
+        before, after = (pa.concat_tables([_rows(path), left]) for path in (self.old, self.new))
+        return diff_rows(before, after, plan.keys, plan.name)
+
+    def divided(self, keys: Sequence[str], divisor: int, count: int) -> Iterator[_Part]:
+        """Divide the rows once more."""
+        each = [_divided_again(path, keys, divisor, count) for path in (self.old, self.new, self.left)]
+        return (_Part(*paths) for paths in zip(*each, strict=True))
+
+
+def _compared(plan: ChangesPlan, part: _Part, divisor: int) -> Iterator[pa.Table]:
     """The changes of one part, which is divided again while its rows take too much memory.
 
     ``divisor``: as of ``part_of_rows``, with which its rows can be divided again.
     """
-    count = min(MOST_PARTS, 1 + (old.stat().st_size + new.stat().st_size) // PART_MEMORY)
+    count = min(MOST_PARTS, 1 + part.size // PART_MEMORY)
     if count == 1 or divisor >= HASHES:
-        yield diff_rows(_rows(old), _rows(new), plan.keys, plan.name)
+        yield part.changes(plan)
         return
-    sides = [_divided_again(path, plan.keys, divisor, count) for path in (old, new)]
-    for older, newer in zip(*sides, strict=True):
-        yield from _compared(plan, older, newer, divisor * count)
+    for smaller in part.divided(plan.keys, divisor, count):
+        yield from _compared(plan, smaller, divisor * count)
 
 
 def _divided_again(path: Path, keys: Sequence[str], divisor: int, count: int) -> Sequence[Path]:
