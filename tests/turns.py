@@ -46,7 +46,7 @@ ALWAYS = {
 ROTAS: Mapping[str, Sequence[Sequence[str]]] = {
     # Their tests share lakes that take minutes to make
     "lakes of the end-to-end tests": (
-        ("tests/e2e/test_merge_faults.py", "tests/e2e/test_schedule.py"),
+        ("tests/e2e/test_merge_faults.py", "tests/e2e/test_new_sources.py", "tests/e2e/test_schedule.py"),
         ("tests/e2e/test_foreign_writer.py", "tests/e2e/test_life_cycle.py", "tests/e2e/test_planning.py"),
         ("tests/e2e/test_long_life.py", "tests/e2e/test_wrong_input.py"),
     ),

@@ -29,6 +29,7 @@ LAKES = (
     "e2e-faults",
     "e2e-rest",
     "e2e-planning",
+    "e2e-sources",
     "e2e-bucket",
 )
 HERE = Path(__file__).parent

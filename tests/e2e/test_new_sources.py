@@ -1,0 +1,154 @@
+"""Jobs that read Tables, Delta tables and folders that hold values, and that write to a branch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from demo.install import make_folder
+from demo.kube import EMBEDDED
+from demo.manifests import claim, volume
+from tests.e2e.lake import JsonObject, Lake, change, load, merge, people, resource, table, warehouse
+
+#: The claim of the other Warehouse, and its volume.
+ARCHIVE, VOLUME = "archive", "e2e-sources-archive"
+EVENTS = (
+    {"name": "id", "type": "long", "required": True},
+    {"name": "day", "type": "date"},
+    {"name": "name", "type": "string"},
+)
+DAYS = (date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1))
+
+
+@pytest.fixture(scope="module")
+def lake(lakes: dict[str, Lake]) -> Iterator[Lake]:
+    """Two Warehouses on a claim each: in the other one, people 1 to 60; in this one, tables without rows."""
+    here = lakes["e2e-sources"]
+    shutil.rmtree(EMBEDDED / "volumes" / VOLUME, ignore_errors=True)  # of a run before, which nobody reads any more
+    here.kube.apply(volume(VOLUME, make_folder(VOLUME), here.kube.namespace, ARCHIVE))
+    here.apply(claim(ARCHIVE, volume_name=VOLUME))
+    here.apply(
+        warehouse(),
+        warehouse("archive", storage={"pvc": {"claimName": ARCHIVE}}),
+        table("archived", warehouseRef={"name": "archive"}),
+        table(),
+        table("follower"),
+        table("events", columns=EVENTS),
+    )
+    Lake(here.kube, EMBEDDED / "volumes" / VOLUME).write("in/1.parquet", people(1, 60))
+    here.apply(load("archive", "in/1.parquet", table_name="archived"))
+    here.until_complete("lj", "archive")
+    yield here
+    here.kube.run("delete", "pv", VOLUME, "--wait=false")
+
+
+def events(first: int) -> pa.Table:
+    """Every other event from ``first`` to 300, on days by turns."""
+    ids = range(first, 301, 2)
+    days = [DAYS[number % len(DAYS)] for number in ids]
+    names = [f"event {number}" for number in ids]
+    return pa.table({"id": pa.array(ids, pa.int64()), "day": pa.array(days, pa.date32()), "name": names})
+
+
+def open_to_all(folder: Path) -> None:
+    """Let pods of any user read what is below the folder."""
+    for path, _, files in os.walk(folder):
+        Path(path).chmod(0o755)
+        for name in files:
+            Path(path, name).chmod(0o644)
+
+
+def from_table(name: str, kind: str, table_name: str, source: JsonObject, **changes: object) -> JsonObject:
+    """A job of a Table as its source."""
+    return resource(kind, name, {"tableRef": {"name": table_name}, "source": source} | changes)
+
+
+def follow(lake: Lake, name: str) -> JsonObject:
+    """Merge into the follower what changed in the people; returns the status of the job."""
+    keys = [{"target": "id", "source": "id"}]
+    source = {"table": {"name": "people", "changes": True}, "consume": "New"}
+    lake.apply(from_table(name, "MergeJob", "follower", source, keys=keys))
+    status: JsonObject = lake.until_complete("mj", name)["status"]
+    return status
+
+
+def as_rows(found: pa.Table) -> list[JsonObject]:
+    """Rows by id, with dates as texts, as pods tell them."""
+    return [row | {"day": str(row["day"])} for row in found.sort_by("id").to_pylist()]
+
+
+def test_tables_of_another_warehouse_changes_and_a_branch(lake: Lake) -> None:
+    archived = {"table": {"name": "archived", "where": "id <= 50 and city != 'Lima'"}}
+    lake.apply(from_table("from-archive", "LoadJob", "people", archived))
+    assert lake.until_complete("lj", "from-archive")["status"]["rowsLoaded"] == 40
+    follow(lake, "follow-1")
+    lake.write("feeds/1.parquet", [change("U", 2, "renamed", "Oslo"), change("D", 3), change("I", 900, "new", "Bonn")])
+    lake.apply(merge("corrections", "feeds/1.parquet"))
+    lake.until_complete("mj", "corrections")
+    changed = follow(lake, "follow-2")["rows"]
+    assert (changed["updated"], changed["deleted"], changed["inserted"]) == (1, 1, 1)
+    lake.write(
+        "feeds/2.parquet", [change("U", 4, "audited", "Oslo"), change("D", 5), change("I", 901, "later", "Bonn")]
+    )
+    lake.apply(merge("audit", "feeds/2.parquet", branch={"name": "audit", "ifMissing": "Create"}))
+    lake.until_complete("mj", "audit")
+    found = lake.all_rows(["people", "follower", "people@audit"])
+    main = {row["id"]: row for row in found["people"]}
+    expected = {row["id"]: row for row in people(1, 50) if row["city"] != "Lima"}
+    assert expected.pop(3)
+    expected[2] |= {"name": "renamed", "city": "Oslo", "born": None}
+    expected[900] = {"id": 900, "name": "new", "city": "Bonn", "born": None}
+    assert main == expected
+    assert found["follower"] == found["people"]
+    del expected[5]
+    expected[4] |= {"name": "audited", "city": "Oslo", "born": None}
+    expected[901] = {"id": 901, "name": "later", "city": "Bonn", "born": None}
+    assert {row["id"]: row for row in found["people@audit"]} == expected
+
+
+@pytest.fixture(scope="module")
+def with_events(lake: Lake) -> list[JsonObject]:
+    """The rows of a Delta table and of folders by day, which two loads have put into ``events``."""
+    delta, folders = lake.folder / "delta" / "events", lake.folder / "hive" / "events"
+    write_deltalake(str(delta), events(0), partition_by=["day"])
+    DeltaTable(str(delta)).delete("day = '2026-02-01' or id = 6")
+    pq.write_to_dataset(events(1), str(folders), partition_cols=["day"])
+    open_to_all(delta.parent)
+    open_to_all(folders.parent)
+    hive = {
+        "format": "Parquet",
+        "paths": ["hive/events"],
+        "hivePartitions": {
+            "columns": [{"name": "day", "type": "date"}],
+            "where": "day >= date '2026-01-01' and day < date '2026-02-01'",
+        },
+    }
+    lake.apply(
+        from_table("of-delta", "LoadJob", "events", {"delta": {"path": "delta/events"}}),
+        from_table("of-folders", "LoadJob", "events", hive),
+    )
+    for name in ("of-delta", "of-folders"):
+        lake.until_complete("lj", name)
+    read = f"""
+        select id, day, name from delta
+        union all
+        select id, day, name from read_parquet('{folders}/*/*.parquet', hive_partitioning => true)
+        where day < date '2026-02-01'
+    """
+    with duckdb.connect() as connection:
+        connection.register("delta", DeltaTable(str(delta)).to_pyarrow_table())
+        return as_rows(connection.sql(read).to_arrow_table())
+
+
+def test_rows_of_a_delta_table_and_of_folders_that_hold_values(lake: Lake, with_events: list[JsonObject]) -> None:
+    assert lake.rows("events") == with_events
+    assert 6 not in {row["id"] for row in with_events}
