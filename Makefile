@@ -175,8 +175,9 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 soak-merge-forms: setup ## Random MERGE statements and conditions: rows of Spark's MERGE INTO, and no row in a pruned file
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --log-level ERROR tests/unit/test_pruned_conditions.py tests/unit/test_predicates_arrow.py tests/unit/test_sql2merge_random.py tests/spark/test_merge_forms.py
 
-soak-hbase: setup ## Indexes in a real HBase, with its transports and TLS, and random histories (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+soak-hbase: setup cluster ## Indexes in a real HBase, with its transports and TLS, random histories, and pods (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -m "soak or not soak" --log-level ERROR tests/spark/test_hbase_store.py tests/spark/test_hbase_random.py tests/local/test_hbase_index.py
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_new_sources.py
 
 soak-debezium: setup ## A random history of a PostgreSQL through Debezium into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_debezium_postgres.py

@@ -1,4 +1,4 @@
-"""Jobs that read Tables, Delta tables and folders that hold values, and that write to a branch."""
+"""Jobs that read Tables, Delta tables and folders that hold values, write to a branch, and ask an index in HBase."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from skipstone_core.contract.stores import HBaseRef
 
 from demo.install import make_folder
 from demo.kube import EMBEDDED
 from demo.manifests import claim, volume
-from tests.e2e.lake import JsonObject, Lake, change, load, merge, people, resource, table, warehouse
+from tests.e2e.bucket import node_address
+from tests.e2e.lake import JsonObject, Lake, change, index, load, merge, people, resource, table, warehouse
+from tests.spark.hbase import cells_of, hbase_server
 
 #: The claim of the other Warehouse, and its volume.
 ARCHIVE, VOLUME = "archive", "e2e-sources-archive"
@@ -152,3 +155,30 @@ def with_events(lake: Lake) -> list[JsonObject]:
 def test_rows_of_a_delta_table_and_of_folders_that_hold_values(lake: Lake, with_events: list[JsonObject]) -> None:
     assert lake.rows("events") == with_events
     assert 6 not in {row["id"] for row in with_events}
+
+
+@pytest.mark.soak
+def test_a_merge_asks_an_index_in_hbase(lake: Lake, with_events: list[JsonObject], tmp_path: Path) -> None:
+    host = node_address(lake.kube)
+    with hbase_server(tmp_path / "hbase", host=host) as port:
+        store = HBaseRef(host=host, port=port, table="events", timeout_seconds=60)
+        named = {"type": "HBase", "host": host, "port": port, "table": store.table}
+        lake.apply(index("event-ids", ["id"], "events", store=named))
+        lake.until_condition("si", "event-ids", "Synced")
+        found = (lake.kube.get("si", "event-ids") or {})["status"]
+        assert found["store"].startswith(f"hbase://{host}:{port}/{store.table}")
+        assert found["synced"] == "2/2"
+        assert cells_of(store)
+        keyed = with_events[100] | {"name": "merged"}
+        lake.write("feeds/events.parquet", [{"id": keyed["id"], "name": keyed["name"]}])
+        source = {"format": "Parquet", "paths": ["feeds/events.parquet"]}
+        keys, matched = [{"target": "id", "source": "id"}], [{"action": "Update", "set": {"name": "source.name"}}]
+        lake.apply(from_table("asks", "MergeJob", "events", source, keys=keys, whenMatched=matched))
+        job = lake.until_complete("mj", "asks")["status"]
+        stage = next(stage for stage in job["funnel"] if stage["name"] == "KeyIndex")
+        assert stage["filesIn"] > stage["filesOut"] == 1
+        assert lake.rows("events") == [keyed if row["id"] == keyed["id"] else row for row in with_events]
+        shown = lake.kube.run("get", "si", "event-ids", "-o", "yaml")
+        assert f"store: {found['store']}" in shown
+        lake.kube.run("delete", "si", "event-ids", "--wait=true")
+        assert cells_of(store) == {}
