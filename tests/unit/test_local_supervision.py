@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from skipstone_local.runner.folders import PodFolder, Stage
-from skipstone_local.runner.supervise import POD_VARIABLE, Order, find_marked
+from skipstone_local.runner.supervise import POD_VARIABLE, Order, find_marked, start
 
 from tests.cluster.shell import wait_until
 
@@ -107,6 +107,25 @@ def test_who_is_asked_again_gets_less_time(folder: PodFolder) -> None:
 def test_a_deadline_ends_the_process(folder: PodFolder) -> None:
     folder.start(order(folder, "sleep 1000", deadline=time.time())).wait(PATIENCE)
     assert folder.read_end() | {"finishedAt": ""} == {"exitCode": 143, "finishedAt": "", "deadlineExceeded": True}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the worker of the test has threads
+def test_a_request_to_end_that_comes_before_the_program_is_not_lost(
+    folder: PodFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_session = os.setsid
+
+    def asked_at_once() -> None:
+        begin_session()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(os, "setsid", asked_at_once)
+    handler = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        _, status = os.waitpid(start(order(folder, "exit 0"), folder.path / "log"), 0)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
 def test_a_process_whose_supervisor_is_killed_is_lost_and_leaves_nothing(folder: PodFolder) -> None:

@@ -26,6 +26,7 @@ LOCK, BEGUN, PROCESS, STOP, END, LOG = "lock", "begun", "process.json", "stop.js
 #: A variable that marks every process of a pod, whoever started it.
 POD_VARIABLE = "SKIPSTONE_LOCAL_POD"
 _NOT_STARTED = 128
+_REQUESTS = {signal.SIGTERM, signal.SIGINT}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: Processes that are left are looked for again while killing them shows others.
 _KILL_ROUNDS = 50
@@ -136,7 +137,10 @@ def start(order: Order, log: Path) -> int:
     target = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     parent = os.getpid()
+    # Until it has become its program, the new process has the handlers of this one, which would swallow a signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _REQUESTS)
     if pid := os.fork():
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(target)
         os.close(nothing)
         return pid
@@ -155,6 +159,7 @@ def _become(order: Order, nothing: int, target: int, parent: int) -> NoReturn:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _REQUESTS)
     for source, place in ((nothing, 0), (target, 1), (target, 2)):
         os.dup2(source, place)
     os.chdir(order.directory)
