@@ -315,6 +315,29 @@ def breaking(
     thread.join()
 
 
+class Starting(BaseHTTPRequestHandler):
+    """An API server whose storage starts: it refuses two requests, and asks to see them again at once."""
+
+    refusals = 2
+
+    def answer(self) -> None:
+        status, body = (
+            (429, b'{"message": "storage is (re)initializing"}') if self.refusals else (200, b'{"kind": "ConfigMap"}')
+        )
+        type(self).refusals = max(self.refusals - 1, 0)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(status)
+        self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = answer
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
 def write_kubeconfig(folder: Path, url: str) -> Path:
     path = folder / "kubeconfig"
     content = {
@@ -334,6 +357,28 @@ def test_a_create_whose_answer_is_lost_is_a_fault_and_not_sent_again(breaking: t
 
     with_kube(work)
     assert breaking.requests == ["POST"]
+
+
+@pytest.mark.parametrize("verb", ["get", "create"])
+def test_a_request_that_is_refused_for_a_moment_is_sent_again(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = type("Handler", (Starting,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, f"http://127.0.0.1:{server.server_port}")))
+
+        async def work(kube: KubeClient) -> None:
+            if verb == "get":
+                assert await kube.get("ConfigMap", "n", "c") == {"kind": "ConfigMap"}
+            else:
+                await kube.create(conf_map("n", "c"))
+
+        with_kube(work)
+        server.shutdown()
+        thread.join()
+    assert handler.refusals == 0
 
 
 def test_other_requests_that_fail_are_faults_too(breaking: type[Breaking]) -> None:

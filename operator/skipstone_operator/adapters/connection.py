@@ -1,7 +1,8 @@
 """One connection to the API server: configuration, credentials, one request at a time.
 
 Used by the other adapters. Sends each request once: whoever asked decides whether to ask again, because a lost answer
-to a POST may have created something.
+to a POST may have created something. The exception is a request that the server refused to begin with (429, as when the
+storage of a new kind starts) and wants to see again after some seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.request import getproxies
@@ -23,6 +24,7 @@ from skipstone_core.errors import SkipstoneError
 from skipstone_operator.credentials import Credentials
 
 REQUEST_SECONDS = 30.0
+SHORTEST_WAIT = 0.1
 CONNECTIONS = 32
 USER_AGENT = "skipstone-operator"
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -40,10 +42,14 @@ class NoCluster(SkipstoneError):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the API server: HTTP status and JSON body (an empty object when there was none)."""
+    """An answer of the API server: HTTP status and JSON body (an empty object when there was none).
+
+    ``wait``: seconds after which a server that refused to begin wants to see the request again.
+    """
 
     status: int
     body: dict[str, Any]
+    wait: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -70,9 +76,13 @@ class Connection:
 
         ``headers`` replace those that say JSON of both.
         """
+        until = asyncio.get_running_loop().time() + REQUEST_SECONDS
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout_at(until):
                 answer = await self._send(method, path, query=query, body=body, headers=headers or {})
+                while answer.wait is not None and asyncio.get_running_loop().time() + answer.wait < until:
+                    await asyncio.sleep(answer.wait)
+                    answer = await self._send(method, path, query=query, body=body, headers=headers or {})
         except (aiohttp.ClientError, OSError) as error:
             raise ApiFault(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if answer.status == 401:
@@ -94,7 +104,8 @@ class Connection:
         response = await self.client.rest_client.request(  # type: ignore[no-untyped-call]
             method, url, headers=prepared, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         )
-        return read_answer(response.status, await response.read())
+        answer = read_answer(response.status, await response.read())
+        return replace(answer, wait=_asked_wait(response.status, response.headers))
 
     async def _prepared(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str]
@@ -149,6 +160,12 @@ async def _configure(configuration: Configuration) -> None:
             )
     except (config.ConfigException, TypeError, OSError) as error:
         raise NoCluster(f"no API server is configured: set KUBECONFIG or run in a pod ({error})") from error
+
+
+def _asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
+    """Seconds in the Retry-After of a 429, at least SHORTEST_WAIT; None if it has none, or a date."""
+    asked = headers.get("Retry-After", "")
+    return max(float(asked), SHORTEST_WAIT) if status == 429 and asked.isdecimal() else None
 
 
 def read_answer(status: int, data: bytes) -> Answer:
