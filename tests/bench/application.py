@@ -26,10 +26,11 @@ import pyarrow.parquet as pq
 from demo.kube import EMBEDDED, Kube
 from tests.bench import application_rows
 from tests.bench.application_rows import COLUMNS, KEY, make_rows
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.e2e.lake import Lake, installed, resource, warehouse
 
 ROOT = Path(__file__).parents[2]
-OUTPUT = ROOT / "build" / "bench" / "application.jsonl"
+RESULTS = FOLDER / "application.jsonl"
 AUDIT = EMBEDDED / "log" / "audit.log"
 NAMESPACE, NAME = "bench-application", "lines"
 SPARK = {
@@ -226,9 +227,8 @@ def main() -> None:
         runs = [run_once(lake, size, number, given.logs) for number in range(given.repeats)]
     middle = medians(runs)
     show(runs, middle)
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    with OUTPUT.open("a") as lines:
-        lines.writelines(json.dumps(one) + "\n" for one in (*runs, middle))
+    keep(RESULTS, middle | {"of": runs})
+    show_goals(RESULTS)
 
 
 if __name__ == "__main__":

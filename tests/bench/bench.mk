@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -20,6 +20,9 @@ bench-equality-deletes: setup ## Resolving equality deletes beside rewrites of t
 
 bench-freshness: setup ## Seconds from the arrival of a file to its visible row, without a cluster (ARGS="--files 10")
 	$(PYTHON_ENV)/python -m tests.bench.freshness $(ARGS)
+
+bench-goals: setup ## What build/bench holds beside all goals, those without a benchmark too
+	@$(PYTHON_ENV)/python -m tests.bench.results
 
 bench-growth: setup ## Cost of a commit and size of everything after 10,000 commits; hours (ARGS="--commits 1000 --minutes 20")
 	$(PYTHON_ENV)/python -m tests.bench.growth $(ARGS)

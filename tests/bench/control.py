@@ -221,8 +221,6 @@ async def _launches(bench: Bench) -> Line:
         "cpu_ms_per_launch": round(1000 * (bench.operator.cpu() - cpu) / LAUNCHES, 1),
         "requests_per_launch": round((bench.audit.read().asked - asked).total() / LAUNCHES, 1),
         "requests": dict((bench.audit.asked - asked).most_common()),
-        "goal": ">= 300 launches a minute, p99 < 5 s from create to pod",
-        "ok": rate >= 300 and p99 < 5,
     }
 
 
@@ -242,8 +240,6 @@ async def _suspended(bench: Bench) -> Line:
         "case": "200 jobs of one Table",
         "created_s": round(made, 1),
         "seconds": round(seconds, 1),
-        "goal": "all have a condition within 10 s",
-        "ok": seconds < 10,
     }
 
 
@@ -263,12 +259,7 @@ async def _invalid(bench: Bench) -> Line:
 
     await bench.until(told, "what is wrong")
     seconds = time.monotonic() - begun
-    return {
-        "case": "invalid manifest",
-        "seconds": round(seconds, 2),
-        "goal": "told within 2 s",
-        "ok": seconds < 2,
-    }
+    return {"case": "invalid manifest", "seconds": round(seconds, 2)}
 
 
 async def _at_rest(bench: Bench) -> Line:
@@ -289,8 +280,6 @@ async def _at_rest(bench: Bench) -> Line:
         "requests_per_minute": round(rate, 1),
         "passes_per_minute": round((bench.operator.reconciles() - passes) / minutes),
         "cpu_percent": round(100 * share, 2),
-        "goal": "2,000 objects: < 10 requests a minute and < 2 % of a core",
-        "ok": rate < 10 and share < 0.02,
     }
 
 
@@ -321,8 +310,6 @@ async def _start(bench: Bench) -> Line:
         "objects": bench.made,
         "seconds": round(seconds, 1),
         "peak_mib": round(peak),
-        "goal": "5,000 objects: < 30 s and < 300 MiB",
-        "ok": seconds < 30 and peak < 300,
     }
 
 

@@ -38,10 +38,10 @@ from skipstone_core.maintenance.policies import (
 from tests.bench import compaction_tables as tables
 from tests.bench.compaction_tables import Bed
 from tests.bench.lineitem import ROOT, Lineitem, iceberg_session
-from tests.bench.peers import keep
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.spark.rawdeletes import add_equality_delete, upgrade
 
-RESULTS = ROOT / "build" / "bench" / "equality.jsonl"
+RESULTS = FOLDER / "equality.jsonl"
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "version", IntegerType()),
@@ -118,6 +118,7 @@ def main() -> None:
                 print(shown, flush=True)
     finally:
         tables.close()
+    show_goals(RESULTS)
 
 
 def _options() -> argparse.Namespace:

@@ -28,12 +28,12 @@ from skipstone_core.contract.stores import HBaseRef
 from skipstone_core.indexing.use import ReadCost
 from skipstone_core.keys import KeyFamily, KeyType
 
-from tests.bench.peers import keep
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.spark.hbase import hbase_server
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append
 
-OUTPUT = Path(__file__).parents[2] / "build" / "bench" / "hbase.jsonl"
+RESULTS = FOLDER / "hbase.jsonl"
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KIND = KeyType(KeyFamily.INTEGER)
 #: Reading the files instead costs so much that every index is asked.
@@ -91,7 +91,7 @@ def compare(case: str, values: dict[str, float], rows: int) -> None:
     ratio = values["table"] / values["hbase"]
     line = {"case": case, "scale": rows, **{name: round(value, 4) for name, value in values.items()}}
     line["ratio"] = round(ratio, 3)
-    keep(OUTPUT, line)
+    keep(RESULTS, line)
     print(json.dumps(line), flush=True)
 
 
@@ -131,6 +131,7 @@ def main() -> None:
         }
         indexes["hbase"] = replace(indexes["hbase"], uid="7" + indexes["hbase"].uid[1:])
         run(Bench(Lake(Path(folder) / "lake", share=share), options.rows, options.files, indexes), options.repeats)
+    show_goals(RESULTS)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.lineitem import ROOT
 from tests.bench.memory_pod import LIMIT, limited, pod_environment
 from tests.bench.memory_runs import KINDS, OURS, PYICEBERG, Texts, prepare
-from tests.bench.peers import is_wanted, keep
+from tests.bench.peers import is_wanted
+from tests.bench.results import FOLDER, is_left, keep, read, show_goals, verdict
 
-RESULTS = ROOT / "build" / "bench" / "memory.jsonl"
+RESULTS = FOLDER / "memory.jsonl"
 KIB, MIB = 1024, 1024 * 1024
-GOAL_MIB = 700
 #: A run over these takes as much as starting it does.
 EMPTY = Texts(length=16, rows=200)
 MOST_ROWS = 128 * 1024
@@ -60,12 +59,12 @@ def main() -> None:
     """Run all kinds."""
     options = _options()
     if options.table:
-        print("\n".join(_table([json.loads(line) for line in RESULTS.read_text().splitlines()])))
+        print("\n".join(_table(read(RESULTS))))
         return
-    print(f"goal: at most {GOAL_MIB} MiB above an empty run", flush=True)
     kinds = [name for name in KINDS if is_wanted(name, options.only)]
     with ThreadPoolExecutor(options.jobs) as pool:
         ended = list(pool.map(lambda kind: _measure(kind, options), kinds))
+    show_goals(RESULTS)
     if not all(ended):
         sys.exit("some runs did not end: see above")
 
@@ -73,10 +72,11 @@ def main() -> None:
 def _measure(kind: str, options: argparse.Namespace) -> bool:
     """Whether all runs of a kind ended."""
     ended = True
-    for line in _lines(kind, options.lengths, options.decoded * MIB, peers=not options.no_peers):
+    decoded = options.decoded * MIB
+    lengths = [length for length in options.lengths if is_left(RESULTS, [_texts(kind, length, decoded)[0]])]
+    for line in _lines(kind, lengths, decoded, peers=not options.no_peers) if lengths else ():
         with _writing:
-            keep(RESULTS, line)
-            print(_shown(line), flush=True)
+            print(_shown(keep(RESULTS, line)), flush=True)
         ended = ended and "error" not in line
     return ended
 
@@ -99,12 +99,11 @@ def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> I
     empty = {who: _took(kind, who, EMPTY).peak for who in whose}
     in_spark = _empty_in_spark(kind)
     for length in lengths:
-        texts = Texts(length, min(MOST_ROWS, decoded // length))
-        case = f"{kind}, {texts.rows} texts of {length} bytes"
+        case, texts = _texts(kind, length, decoded)
         try:
             found = {who: _took(kind, who, texts) for who in whose}
         except (RuntimeError, subprocess.TimeoutExpired) as error:  # one that fails leaves the others their turn
-            yield {"case": case, "kind": kind, "length": length, "error": str(error), "goal": GOAL_MIB, "ok": False}
+            yield {"case": case, "kind": kind, "length": length, "error": str(error)}
             continue
         base = empty | ({OURS: in_spark} if in_spark and found[OURS].jvm else {})
         above = {who: max(one.peak - base[who], 0) for who, one in found.items()}
@@ -127,9 +126,13 @@ def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> I
             "peers": {} if peer is None else {PYICEBERG: peer.seconds},
             "peer_mib": None if peer is None else round(above[PYICEBERG] / MIB, 1),
             "ratio": None if peer is None else round(above[PYICEBERG] / max(above[OURS], MIB), 2),
-            "goal": GOAL_MIB,
-            "ok": above[OURS] <= GOAL_MIB * MIB,
         }
+
+
+def _texts(kind: str, length: int, decoded: int) -> tuple[str, Texts]:
+    """The name of a case, and its texts: of ``length`` bytes each, and of ``decoded`` bytes at most."""
+    texts = Texts(length, min(MOST_ROWS, decoded // length))
+    return f"{kind}, {texts.rows} texts of {length} bytes", texts
 
 
 def _empty_in_spark(kind: str) -> int | None:
@@ -160,7 +163,8 @@ def _shown(line: dict[str, Any]) -> str:
     if "error" in line:
         return f"{line['case']:<60} FAILED: {line['error']}"
     peer = "" if line["peer_mib"] is None else f", PyIceberg {line['peer_mib']:.0f} MiB: {line['ratio']:.1f}"
-    mark = "" if line["ok"] else f" NOT ok, with {line['page_mib']} MiB in one page" if line["page_mib"] else " NOT ok"
+    page = f", with {line['page_mib']} MiB in one page" if line["page_mib"] else ""
+    mark = "" if verdict(line) == "ok" else f" {verdict(line)}{page}"
     sizes = f"{line['file_kib']:.0f} KiB, {line['decoded_mib']} MiB decoded"
     return f"{line['case']:<60} {sizes}: ours {line['ours_mib']:.0f} MiB in {line['ours_s']:.1f} s{peer}{mark}"
 

@@ -21,7 +21,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from skipstone_operator.adapters.clock import SystemClock
 from skipstone_operator.adapters.connection import Answer, Connection, connect
@@ -31,12 +31,13 @@ from skipstone_operator.reconcilers import reconcile
 from skipstone_operator.resources.kinds import KINDS
 
 from tests.bench.control import CASES, finished_status, measure
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.unit import objects
 from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "build" / "bench" / "operator.jsonl"
+RESULTS = FOLDER / "operator.jsonl"
 NAMESPACE = "lake"
 AT_ONCE = 16
 
@@ -76,12 +77,11 @@ def _value(obj: JsonObject, path: str) -> object:
 def main() -> None:
     """Measure, and write each result as it comes."""
     options = _options()
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="skb") as folder, control_plane(Path(folder) / "kube") as plane:
         _prepare(plane)
         os.environ["KUBECONFIG"] = str(plane.kubeconfig_admin)
-        with RESULTS.open("w") as results:
-            asyncio.run(_write(_measure_all(options, plane, Path(folder)), results))
+        asyncio.run(_write(_measure_all(options, plane, Path(folder))))
+    show_goals(RESULTS)
 
 
 async def _measure_all(
@@ -96,17 +96,15 @@ async def _measure_all(
                 yield line
 
 
-async def _write(lines: AsyncGenerator[dict[str, Any], None], results: TextIO) -> None:
+async def _write(lines: AsyncGenerator[dict[str, Any], None]) -> None:
     print(f"{'case':>16} {'CPU ms':>9} {'wall ms':>9} {'requests':>9} {'KiB':>9} {'peak MiB':>9}")
     async with aclosing(lines):
         async for line in lines:
-            results.write(json.dumps(line) + "\n")
-            results.flush()
-            print(_shown(line), flush=True)
+            print(_shown(keep(RESULTS, line)), flush=True)
 
 
 def _shown(line: Mapping[str, Any]) -> str:
-    if "goal" in line:
+    if "cpu_ms" not in line:
         return json.dumps(line)
     times = f"{line['cpu_ms']:>9.1f} {line['wall_ms']:>9.1f} {line['requests']:>9.0f}"
     return f"{line['case']:>16} {times} {line['kib']:>9.0f} {line['peak_mib']:>9.0f}"

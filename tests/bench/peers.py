@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import skipstone
@@ -58,18 +56,6 @@ def compared(runs: Sequence[dict[str, float]], among: Sequence[str] = PEERS) -> 
     ours = medians.pop(OURS)
     ratio = min(medians[name] for name in among) / ours
     return {"ours_s": ours, "peers": medians, "ratio": ratio, "against": list(among), "repeats": len(runs) - 1}
-
-
-def keep(results: Path, line: dict[str, Any]) -> None:
-    """Write ``line`` in place of an earlier one of its case and scale, so that a benchmark can run in parts."""
-    results.parent.mkdir(parents=True, exist_ok=True)
-    before = results.read_text().splitlines() if results.exists() else []
-    kept = [one for one in before if _identity(json.loads(one)) != _identity(line)]
-    results.write_text("".join(f"{one}\n" for one in [*kept, json.dumps(line)]))
-
-
-def _identity(line: dict[str, Any]) -> tuple[Any, Any]:
-    return line["case"], line.get("scale")
 
 
 def is_wanted(name: str, only: str) -> bool:

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from skipstone.tasks.share import DriverShare
 
-from tests.bench.peers import keep
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.spark.index_bed import Lake, index_on
 
 ALL_BY_THE_DRIVER = DriverShare(indexed_rows=1 << 40)
-OUTPUT = Path(__file__).parents[2] / "build" / "bench" / "sizing.jsonl"
+RESULTS = FOLDER / "sizing.jsonl"
 CITIES = ("Oslo", "Bonn", "Lyon", "Bergamo", "Kyoto", "Windhoek")
 #: Index columns and included columns, with words for the table.
 CASES = (
@@ -84,8 +84,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=20)
     options = parser.parse_args()
     for line in measure(options.rows, options.files):
-        keep(OUTPUT, line)
+        keep(RESULTS, line)
         print(f"{line['case']:<60} {line['index_bytes_per_row']:6.2f} bytes a row", flush=True)
+    show_goals(RESULTS)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ import skipstone
 from pyspark.sql import SparkSession
 from skipstone.query.plans.explanation import Explanation
 
-from tests.bench.lineitem import ROOT, iceberg_session
-from tests.bench.peers import keep
+from tests.bench.lineitem import iceberg_session
+from tests.bench.results import FOLDER, keep, show_goals
 from tests.spark.index_bed import Lake, index_on
 
-RESULTS = ROOT / "build" / "bench" / "thresholds.jsonl"
+RESULTS = FOLDER / "thresholds.jsonl"
 TABLE, SMALL, OTHER = "skipstone.ns.t", "skipstone.ns.small", "skipstone.ns.other"
 KEYS = 1_000_000
 PLAIN, INCLUDING = index_on("k", name="by_k"), index_on("d", name="by_d", include=("n",))
@@ -86,6 +86,7 @@ def main() -> None:
             for line in _measured(spark, case, options.repeats):
                 keep(RESULTS, line)
                 print(f"{line['case']:<56} {line['ours_s']:.3f} s, {line['read']} files, {line['by']}", flush=True)
+    show_goals(RESULTS)
 
 
 def _fill(lake: Lake, files: int, rows: int) -> None:

@@ -2,14 +2,13 @@
 
 Indexes on the keys and on dates include the columns that analyses by them need, and miss three of 40 segments. Each
 query runs in turn in an enabled session and in one that is not, both warm; answers are compared. Prints a table and
-writes build/bench/tpch.jsonl: ratio = Iceberg / ours, medians of the repetitions. No query may be slower than 0.95, and
-the geometric mean of those that use an index is to be 2 at least.
+writes build/bench/tpch.jsonl: ratio = Iceberg / ours, medians of the repetitions. Goals
+are about each query, and about the geometric mean of those that use an index.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,10 +35,10 @@ from tests.bench.lineitem import (
     reindex,
     say,
 )
-from tests.bench.peers import keep
+from tests.bench.results import FOLDER, is_left, keep, read, show_goals, verdict
 from tests.bench.tpch_queries import QUERIES
 
-RESULTS = ROOT / "build" / "bench" / "tpch.jsonl"
+RESULTS = FOLDER / "tpch.jsonl"
 #: Files of each table for one of lineitem's: tables with segments have one file in each at least, the others one.
 IN_SEGMENTS = {"lineitem": 1.0, "orders": 0.2, "partsupp": 0.1}
 WHOLE = {"customer": 0.01, "part": 0.01, "supplier": 0.0, "nation": 0.0, "region": 0.0}
@@ -63,9 +62,6 @@ INDEXES = (
     ("part", "p_partkey", ()),
 )
 MISSING = 3
-WORST, MEAN = 0.95, 2.0
-#: Milliseconds that planning may take longer where no index is used.
-MORE_MS = 10.0
 
 
 @dataclass(frozen=True)
@@ -132,13 +128,15 @@ def main() -> None:
     spark = iceberg_session(tables)
     spark.sparkContext.setLogLevel("ERROR")
     spark.sql(f"use {tables.warehouse.catalog.name}.{NAMESPACE}")
-    for line in _lines(spark, options.only or sorted(QUERIES), options.repeats):
-        keep(RESULTS, line | {"scale": options.scale, "repeats": options.repeats})
-    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()]
-    found = [line for line in lines if "uses_index" in line and line["scale"] == options.scale]
+    numbers = [at for at in options.only or sorted(QUERIES) if is_left(RESULTS, [f"Q{at}"], options.scale)]
+    for line in _lines(spark, numbers, options.repeats):
+        kept = keep(RESULTS, line | {"scale": options.scale, "repeats": options.repeats})
+        print(_shown(kept), flush=True)
+    found = [line for line in read(RESULTS) if "uses_index" in line and line["scale"] == options.scale]
     keep(RESULTS, _mean(found) | {"scale": options.scale})
     if any(not line["uses_index"] for line in found):
         keep(RESULTS, _without_gain(found) | {"scale": options.scale})
+    show_goals(RESULTS)
 
 
 def _options() -> argparse.Namespace:
@@ -155,17 +153,16 @@ def _lines(spark: SparkSession, numbers: Iterable[int], repeats: int) -> Iterato
     for number in numbers:
         runs = [_timed(spark, QUERIES[number], begins=at % 2 == 0) for at in range(repeats + 1)][1:]
         ours, plain = (statistics.median(one) for one in zip(*runs, strict=True))
-        line = {"case": f"Q{number}", "ours_s": ours, "iceberg_s": plain, "ratio": plain / ours, "goal": WORST}
+        line = {"case": f"Q{number}", "ours_s": ours, "iceberg_s": plain, "ratio": plain / ours}
         explanation = skipstone.explain(spark.sql(QUERIES[number]))
-        line |= {"ok": line["ratio"] >= WORST, "uses_index": explanation.is_rewritten, "files": _files(explanation)}
-        line |= _planned(spark, QUERIES[number], repeats)
-        files = ", ".join(f"{name} {hit}/{total}" for name, hit, total in line["files"])
-        verdict = "ok" if line["ok"] else "NOT ok"
-        print(
-            f"{line['case']:<4} ours {ours:.3f} s, iceberg {plain:.3f} s: {line['ratio']:.2f} {verdict} {files}",
-            flush=True,
-        )
-        yield line
+        line |= {"uses_index": explanation.is_rewritten, "files": _files(explanation)}
+        yield line | _planned(spark, QUERIES[number], repeats)
+
+
+def _shown(line: dict[str, Any]) -> str:
+    files = ", ".join(f"{name} {hit}/{total}" for name, hit, total in line["files"])
+    times = f"ours {line['ours_s']:.3f} s, iceberg {line['iceberg_s']:.3f} s: {line['ratio']:.2f}"
+    return f"{line['case']:<4} {times} {verdict(line)} {files}"
 
 
 def _timed(spark: SparkSession, query: str, *, begins: bool) -> tuple[float, float]:
@@ -206,14 +203,7 @@ def _without_gain(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ratio = statistics.median(line["planned_ms"] / line["iceberg_planned_ms"] for line in plain)
     print(f"planning of {len(plain)} queries that use no index: {more:.1f} ms longer, {ratio:.2f} times")
     case = "planning of queries that use no index"
-    return {
-        "case": case,
-        "queries": len(plain),
-        "more_ms": more,
-        "ratio": ratio,
-        "goal": MORE_MS,
-        "ok": more <= MORE_MS,
-    }
+    return {"case": case, "queries": len(plain), "more_ms": more, "ratio": ratio}
 
 
 def _collected(df: DataFrame) -> tuple[float, list[str]]:
@@ -239,7 +229,7 @@ def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     print(f"geometric mean of {len(ratios)} queries that use an index: {mean:.2f}")
     print(f"worst: {worst['case']}, {worst['ratio']:.2f}")
     case = "geometric mean of queries that use an index"
-    return {"case": case, "queries": len(ratios), "ratio": mean, "goal": MEAN, "ok": mean >= MEAN}
+    return {"case": case, "queries": len(ratios), "ratio": mean}
 
 
 if __name__ == "__main__":
