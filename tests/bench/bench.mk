@@ -1,5 +1,9 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+
+bench-all: setup ## All benchmarks on this commit, hours; the same call goes on after a kill (SMALL=1: half an hour; ARGS="--list")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	@$(PYTHON_ENV)/python -m tests.bench.everything $(if $(SMALL),--small) $(ARGS)
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -9,7 +13,7 @@ bench-build: setup ## Building an index beside CREATE TABLE AS SELECT ORDER BY i
 	$(PYTHON_ENV)/python -m tests.bench.build $(ARGS)
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
-	$(PYTHON_ENV)/python -m tests.bench.catchup
+	$(PYTHON_ENV)/python -m tests.bench.catchup $(ARGS)
 
 bench-compaction: setup ## Compaction beside Iceberg's rewrite_data_files, with and without indexes (ARGS="--only bin-pack")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
@@ -52,7 +56,7 @@ bench-operator: setup ## CPU, requests and bytes of the operator's passes beside
 	$(PYTHON_ENV)/python -m tests.bench.passes $(ARGS)
 
 bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
-	$(PYTHON_ENV)/python -m tests.bench.planning
+	$(PYTHON_ENV)/python -m tests.bench.planning $(ARGS)
 
 bench-pruning: setup ## Time of key-range pruning at 10,000 to 1,000,000 files and source keys
 	$(PYTHON_ENV)/python -m tests.bench.pruning $(ARGS)

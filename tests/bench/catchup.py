@@ -69,7 +69,7 @@ def measure(segments: int, count: int, repeats: int) -> Measured:
     plain, merging = [run for run in runs if not run.merged], [run for run in runs if run.merged]
     return {
         "case": f"catch-up at {segments} segments",
-        "segments": segments,
+        "scale": segments,
         "rows": count,
         "runs": len(plain),
         "median_s": round(statistics.median(run.seconds for run in plain), 4),
@@ -96,7 +96,7 @@ def main() -> None:
     measure(2, given.rows, 2)  # what is imported or compiled once is not measured
     found = [measure(segments, given.rows, given.repeats) for segments in (given.few, given.many)]
     times = ratios(*found)
-    found.append({"case": "catch-up ratio", **times})
+    found.append({"case": "catch-up ratio", "scale": given.many, **times})
     for one in found:
         print(json.dumps(keep(RESULTS, one)))
     show_goals(RESULTS)

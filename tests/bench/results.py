@@ -19,7 +19,11 @@ from typing import Any
 from tests.bench.goals import GOALS, MISSED, judged, report, rows_of
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "build" / "bench"
+#: Names another folder for the results: those of small runs are not kept beside the others.
+ELSEWHERE = "SKIPSTONE_BENCH_FOLDER"
+FOLDER = Path(os.environ.get(ELSEWHERE) or ROOT / "build" / "bench")
+#: The exit code of a benchmark that ran to its end and misses a goal.
+EXIT_MISSED = 3
 #: Set for a benchmark that goes on where an earlier call ended: cases that this commit has are left out.
 RESUME = "SKIPSTONE_BENCH_RESUME"
 DIRTY = "-dirty"
@@ -79,6 +83,11 @@ def stamp() -> Line:
 
 @functools.cache
 def commit() -> str:
+    """The commit that was checked out when this process first asked: see ``current_commit``."""
+    return current_commit()
+
+
+def current_commit() -> str:
     """The commit that is checked out, shortened; it ends in ``-dirty`` if files differ from it."""
     command = ["git", "describe", "--always", "--abbrev=8", "--exclude=*", f"--dirty={DIRTY}"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()

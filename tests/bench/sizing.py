@@ -70,7 +70,7 @@ def measure(count: int, files: int) -> Iterator[dict[str, Any]]:
             size = sum(task.file.file_size_in_bytes for task in lake.index_table(index).table.scan().plan_files())
             yield {
                 "case": words,
-                "rows": count,
+                "scale": count,
                 "files": files,
                 "table_bytes_per_row": round(data / count, 2),
                 "index_bytes_per_row": round(size / count, 2),
