@@ -60,6 +60,7 @@ generate: setup ## Write CRDs, chart copies and reference pages from the typed m
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
 	$(PYTHON_ENV)/python scripts/rules.py
+	$(PYTHON_ENV)/python -m tests.bench.page
 	$(PYTHON_ENV)/python scripts/diagrams.py
 	$(PYTHON_ENV)/python scripts/writers.py
 
@@ -67,6 +68,7 @@ verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
 	$(PYTHON_ENV)/python scripts/rules.py --check
+	$(PYTHON_ENV)/python -m tests.bench.page --check
 	$(PYTHON_ENV)/python scripts/diagrams.py --check
 	$(PYTHON_ENV)/python scripts/writers.py --check
 

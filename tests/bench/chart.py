@@ -1,4 +1,4 @@
-"""Draws results of a benchmark: `python -m tests.bench.chart build/bench/lookup.jsonl docs/images/lookups.svg`.
+"""Draws results of a benchmark: `python -m tests.bench.chart build/bench/joins.jsonl joins.svg`.
 
 One bar a case: how many times longer the best other engine takes, on a logarithmic scale. Colors follow the reader's
 light or dark mode; a bar below 1 is hatched too, so that nothing is told by color alone.

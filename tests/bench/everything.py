@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -55,7 +56,11 @@ PLAN = (
     Step("merge", "", "--scale 0.3 --segments 4 --files 20 --repeats 1"),
     Step("build", "--columns l_suppkey l_orderkey", f"--scale 0.3 {SMALL_LINES} --columns l_suppkey"),
     Step("catchup", "", "--few 5 --many 20 --repeats 3"),
-    Step("compaction", "", "--scale 0.3 --segments 8 --of 40 --files 16 --target 2 --merges 10 --repeats 1"),
+    Step(
+        "compaction",
+        "--files 40 --target 16",
+        "--scale 0.3 --segments 8 --of 40 --files 16 --target 2 --merges 10 --repeats 1",
+    ),
     Step("equality", "", "--rows 40000 --files 2 --checkpoints 4 --upserts 50 --repeats 1"),
     Step("requests", "", ""),
     Step("latency", "", "--latency-ms 5 --repeats 1"),
@@ -64,11 +69,16 @@ PLAN = (
     Step("pruning", "", "--sizes 10000 --repeats 1"),
     Step("sizing", "", "--rows 20000 --files 4"),
     Step("hbase", "", "--rows 20000 --files 4 --repeats 1"),
-    Step("server", "--queries 1 2 3 4 5 6", f"--scale 0.3 {SMALL_LINES} --many 1000 --most 2000 --queries 6"),
+    Step(
+        "server",
+        "--only 'point;server;many files;start;memory'",
+        f"--scale 0.3 {SMALL_LINES} --many 1000 --most 2000 --queries 6",
+    ),
+    Step("server", "--only tpch --scale 1 --files 80"),
     Step("upsert", "", "--rows 100000 --keys 2000 --appends 4"),
     Step("freshness", "", "--files 1 --rows 10000"),
     Step("passes", "", "--jobs 100 --tables 10 --repeats 2 --only passes"),
-    Step("memory", "", "--lengths 16 --decoded 16 --no-peers --only reindex;compaction"),
+    Step("memory", "", "--lengths 16 --decoded 16 --no-peers --only 'reindex;compaction'"),
     Step("application", "", "--files 4 --rows 1000 --repeats 1", on_cluster=True),
     Step("lookup", "--scale 10"),
     Step("joins", "--scale 10"),
@@ -149,7 +159,7 @@ def _run_all(steps: Sequence[Step], size: str) -> dict[str, str]:
 
 def _run(step: Step, size: str) -> str:
     """Why a step failed; empty if it ended well."""
-    command = [sys.executable, "-m", f"tests.bench.{step.module}", *(step.arguments(size) or "").split()]
+    command = [sys.executable, "-m", f"tests.bench.{step.module}", *shlex.split(step.arguments(size) or "")]
     brought_up = step.on_cluster and not is_running(NODE, "kubelet")
     if brought_up and subprocess.run(["make", "--no-print-directory", "cluster"], cwd=ROOT, check=False).returncode:
         return "the cluster did not start: see above"
