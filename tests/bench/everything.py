@@ -26,7 +26,7 @@ from tests.cluster.layout import NODE
 from tests.cluster.processes import is_running
 
 #: Seconds that one benchmark may take.
-LIMITS = {"full": 8 * 3600, "small": 600}
+LIMITS = {"full": 8 * 3600, "small": 1800}
 SMALL_LINES = "--segments 8 --files 40 --repeats 1"
 
 
