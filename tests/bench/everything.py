@@ -102,6 +102,7 @@ def main() -> None:
     if options.list:
         print("\n".join(f"{'left' if step in left else 'done':<5} {step.name(size)}" for step in steps))
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the benchmark ends, too
     failed = _run_all(left, size)
     results.main()
     for name, reason in failed.items():
