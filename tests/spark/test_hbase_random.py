@@ -18,14 +18,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from skipstone.indexes.stores.hbase.client import (
-    CERTIFICATE_VARIABLE,
-    KEY_VARIABLE,
-    Cell,
-    HBaseTable,
-    Row,
-    StoreUnavailable,
-)
+from skipstone.indexes.stores.hbase.client import Cell, HBaseTable, Row, StoreUnavailable
+from skipstone.indexes.stores.hbase.connections import CERTIFICATE_VARIABLE, KEY_VARIABLE
 from skipstone_core.contract.stores import HBaseRef, ThriftProtocol, ThriftTransport
 
 from tests.spark.hbase import Cells, cells_of, hbase_server, remove_cells, restore, wipe

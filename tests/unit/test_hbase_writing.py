@@ -1,20 +1,17 @@
-"""Writing pages to HBase, and reaching it: attempts do not hide one another, and whatever answers is one error."""
+"""Writing pages to HBase: attempts do not hide one another, and cells of others do not stop a removal."""
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
 from unittest import mock
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from skipstone.indexes.building.entries import Stretch
 from skipstone.indexes.building.sorting import Origin
 from skipstone.indexes.stores.hbase import writing
-from skipstone.indexes.stores.hbase.client import Cell, HBaseTable, Row, StoreUnavailable
+from skipstone.indexes.stores.hbase.client import Cell, HBaseTable, Row
 from skipstone.indexes.stores.hbase.generations import cell_name, new_id
 from skipstone.indexes.stores.hbase.pages import join_cells, row_key, unpack_pages
 from skipstone.indexes.stores.hbase.store import HBaseStore
@@ -22,36 +19,6 @@ from skipstone.indexes.stores.hbase.writing import PagesWritten, PageTask, write
 from skipstone_core.contract.stores import HBaseRef
 
 INDEX = bytes(range(16))
-#: The first bytes that an HTTP proxy, a server with TLS, another program, and a broken server answer with.
-OTHER_ANSWERS = (
-    b"HTTP/1.1 503 Service Unavailable\r\n\r\n",
-    b"\x15\x03\x03\x00\x02\x02\x46",
-    b"SSH-2.0-OpenSSH_9.2\r\n",
-    b"\x80\x01\x00\x02\x00\x00\x00\x04rows\x00\x00\x00\x00\x0f\x00\x00\x0c\xff\xff\xff\xff",
-)
-
-
-@pytest.fixture(params=OTHER_ANSWERS, ids=["HTTP", "TLS", "SSH", "broken"])
-def other_server(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of a server that gives each connection the same answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65_536)
-                connection.sendall(request.param)
-
-        server = threading.Thread(target=serve)
-        server.start()
-        yield listener.getsockname()[1]
-        server.join()
-
-
-def test_another_server_at_the_address_does_not_answer(other_server: int) -> None:
-    table = HBaseTable(HBaseRef(host="127.0.0.1", port=other_server), waits=())
-    with pytest.raises(StoreUnavailable, match=r"does not answer: .*; look at spec\.store"):
-        table.get([b"row"])
 
 
 def test_an_attempt_that_is_given_up_hides_no_entries_of_the_one_that_counts() -> None:

@@ -8,33 +8,27 @@ cells hold.
 from __future__ import annotations
 
 import errno
-import os
-import ssl
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import happybase
-from Hbase_thrift import AlreadyExists, Hbase
+from Hbase_thrift import AlreadyExists
 from Hbase_thrift import IOError as ServerError
-from skipstone_core.contract.stores import HBaseRef, ThriftProtocol, ThriftTransport
-from skipstone_core.ids import STORE_VARIABLES
-from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
-from thriftpy2.thrift import TClient, TException
-from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSSLSocket, TTransportException
+from skipstone_core.contract.stores import HBaseRef
+from thriftpy2.thrift import TDecodeException, TException
+from thriftpy2.transport import TTransportException
+
+from skipstone.indexes.stores.hbase.connections import connect
 
 FAMILY = b"e:"
 #: Bytes of one request: a framed server takes 2 MB.
 REQUEST_BYTES = 1024 * 1024
 #: Rows that one request names.
 REQUEST_ROWS = 512
-#: Variables with a certificate and its key in PEM, for servers that ask clients for one.
-CERTIFICATE_VARIABLE, KEY_VARIABLE = f"{STORE_VARIABLES}CERTIFICATE", f"{STORE_VARIABLES}KEY"
 _WAITS = (0.2, 1.0)
 _MISSING = "TableNotFound"
 Answer = TypeVar("Answer")
@@ -77,7 +71,8 @@ class StoreTableMissing(StoreUnavailable):
 class HBaseTable:
     """The table of a store. Connects when it is asked; not for several threads at once.
 
-    Everything raises StoreUnavailable, and StoreTableMissing when the table does not exist.
+    All methods raise StoreUnavailable for connections, answers and refusals, and StoreTableMissing when the table does
+    not exist. Any other exception is an error of this program, and is raised at once.
     """
 
     ref: HBaseRef
@@ -123,15 +118,20 @@ class HBaseTable:
         for wait in (*self.waits, None):
             try:
                 if self._connection is None:
-                    self._connection = _connect(self.ref)
+                    self._connection = connect(self.ref)
                 return ask(self._connection, self.ref.table)
-            except Exception as error:
+            except (OSError, TException) as error:
                 self.close()
+                if isinstance(error, TDecodeException):  # of a value that was to be sent, in spite of its name
+                    raise
                 if isinstance(error, ServerError) and _MISSING in _text(error):
                     raise StoreTableMissing(self.ref) from error
                 if wait is None:
                     raise StoreUnavailable(self.ref, _text(error)) from error
                 self.sleep(wait)
+            except BaseException:
+                self.close()  # an answer may be under way, which the next question would take for its own
+                raise
         raise AssertionError("the last try answers or raises")
 
 
@@ -145,45 +145,6 @@ def _text(error: Exception) -> str:
     return next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0]).removeprefix(
         "Caused by: "
     )
-
-
-def _connect(ref: HBaseRef) -> happybase.Connection:
-    connection = happybase.Connection(
-        ref.host,
-        ref.port,
-        timeout=1000 * ref.timeout_seconds,
-        autoconnect=False,
-        transport=ref.transport.value.lower(),
-        protocol=ref.protocol.value.lower(),
-    )
-    if ref.tls:
-        _protect(connection, ref)
-    connection.open()
-    return connection
-
-
-def _protect(connection: happybase.Connection, ref: HBaseRef) -> None:
-    """Give it a socket with TLS, which the library has no option for; the system's authorities are trusted."""
-    milliseconds = 1000 * ref.timeout_seconds
-    socket = TSSLSocket(  # type: ignore[no-untyped-call]
-        ref.host, ref.port, socket_timeout=milliseconds, ssl_context=_ssl_context()
-    )
-    cut = TFramedTransport if ref.transport is ThriftTransport.FRAMED else TBufferedTransport
-    written = TCompactProtocol if ref.protocol is ThriftProtocol.COMPACT else TBinaryProtocol
-    connection.transport = cut(socket)
-    connection.client = TClient(Hbase, written(connection.transport, decode_response=False))
-
-
-def _ssl_context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
-    if certificate and key:
-        with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads them from files only; the folder is ours alone
-            paths = [Path(folder, "tls.crt"), Path(folder, "tls.key")]
-            for path, text in zip(paths, (certificate, key), strict=True):
-                path.write_text(text)
-            context.load_cert_chain(paths[0], paths[1])
-    return context
 
 
 def _create(connection: happybase.Connection, name: str) -> None:
