@@ -1,8 +1,9 @@
 """An index in HBase beside the same index in its table: `make bench-hbase`.
 
 Both are built by a driver without a JVM, on the same table, whose keys are spread over all files. HBase is one process
-on this machine, on local files. Prints a line per measure and writes build/bench/hbase.jsonl: ratio = table / HBase, so
-above 1 HBase is faster or smaller.
+on this machine, on local files. Each search is the first of a new process, as in a pod, and then comes again in it.
+Prints each measure as soon as it is there, and writes build/bench/hbase.jsonl: ratio = table / HBase, so above 1 HBase
+is faster or smaller.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,79 +41,111 @@ KIND = KeyType(KeyFamily.INTEGER)
 #: Reading the files instead costs so much that every index is asked.
 ANYTHING = ReadCost(files=1_000_000, bytes=1 << 50)
 SEED = 7
+KEYS = (10**2, 10**3, 10**4, 10**5, 10**6)
+IN_TABLE, IN_HBASE = "table", "hbase"
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A lake with one table of ``rows``, and the index in both stores."""
+class Place:
+    """A lake below ``root`` with one table of ``rows``, and the ``port`` of HBase; goes to processes that search."""
 
-    lake: Lake
+    root: Path
     rows: int
-    files: int
-    indexes: dict[str, IndexRef]
+    port: int
 
-    def fill(self) -> None:
-        """Write the table in one commit per file: keys are a permutation, so that all files have keys of all ranges."""
-        self.lake.create(SCHEMA)
-        keys = np.random.default_rng(SEED).permutation(self.rows)
-        for part in np.array_split(keys, self.files):
-            append(self.lake.table(), pa.table({"k": part, "v": part}, SCHEMA))
+    @property
+    def lake(self) -> Lake:
+        """Whose driver builds indexes of any size."""
+        return Lake(self.root, share=replace(USUAL_SHARE, indexed_rows=1 << 40))
+
+    def index(self, name: str) -> IndexRef:
+        """The index in the table, or in HBase."""
+        index = index_on("k", name=f"in-{name}")
+        if name == IN_TABLE:
+            return index
+        store = HBaseRef(host="127.0.0.1", port=self.port, timeout_seconds=120)
+        return replace(index, uid="7" + index.uid[1:], store=store)
 
     def found(self, name: str) -> FoundIndex:
         """An index with its coverage of the head."""
-        table = self.lake.table()
-        usable, _ = find_indexes(self.lake.catalog, table.name(), read_file_set(table))
-        return next(index for index in usable if (index.index.stored.store is None) == (name == "table"))
-
-    def ask(self, name: str, keys: int) -> Callable[[], list[int]]:
-        """The search of so many random keys, of which nine in ten exist, by one index."""
-        index = self.found(name)
-        wanted = np.ones(len(index.covered), np.bool_)
-
-        def search() -> list[int]:
-            asked = pa.array(np.random.default_rng(keys).choice(self.rows * 10 // 9, keys, replace=False))
-            finder = store_of(index.index).search(index, [KIND], wanted, ANYTHING)
-            return [*finder.hits(finder.plan([asked]), [asked]).tolist()]
-
-        return search
+        lake = self.lake
+        table = lake.table()
+        usable, _ = find_indexes(lake.catalog, table.name(), read_file_set(table))
+        return next(index for index in usable if (index.index.stored.store is None) == (name == IN_TABLE))
 
 
-def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Median of the seconds that ``work`` takes, and what it returns."""
-    seconds, answer = [], None
+@dataclass(frozen=True)
+class Searched:
+    """The ``seconds`` of equal searches in one process, the first one first, and the files that they found."""
+
+    seconds: Sequence[float]
+    files: Sequence[int]
+
+
+def search(place: Place, name: str, keys: int, repeats: int) -> Searched:
+    """Search so many random keys, of which nine in ten exist, by one index, which is found anew each time."""
+    asked = pa.array(np.random.default_rng(keys).choice(place.rows * 10 // 9, keys, replace=False))
+    seconds, files = [], list[int]()
     for _ in range(repeats):
+        index = place.found(name)
         start = time.perf_counter()
-        answer = work()
+        finder = store_of(index.index).search(index, [KIND], np.ones(len(index.covered), np.bool_), ANYTHING)
+        files = [*finder.hits(finder.plan([asked]), [asked]).tolist()]
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), answer
+    return Searched(seconds, files)
 
 
-def compare(case: str, values: dict[str, float], rows: int) -> None:
-    """Print and keep a line."""
-    ratio = values["table"] / values["hbase"]
-    line = {"case": case, "scale": rows, **{name: round(value, 4) for name, value in values.items()}}
-    line["ratio"] = round(ratio, 3)
+def in_process(place: Place, name: str, keys: int, repeats: int) -> Searched:
+    """``search`` in a new process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(search, place, name, keys, repeats).result()
+
+
+def fill(place: Place, files: int) -> None:
+    """Write the table in one commit per file: keys are a permutation, so that all files have keys of all ranges."""
+    place.lake.create(SCHEMA)
+    keys = np.random.default_rng(SEED).permutation(place.rows)
+    for part in np.array_split(keys, files):
+        append(place.lake.table(), pa.table({"k": part, "v": part}, SCHEMA))
+
+
+def both(case: str, place: Place, measure: Callable[[str], float]) -> None:
+    """Measure both indexes, and print and keep a line."""
+    values = {}
+    for name in (IN_TABLE, IN_HBASE):
+        values[name] = round(measure(name), 4)
+        print(f"{case}: {name} {values[name]}", flush=True)
+    line = {"case": case, "scale": place.rows, **values, "ratio": round(values[IN_TABLE] / values[IN_HBASE], 3)}
     keep(RESULTS, line)
     print(json.dumps(line), flush=True)
 
 
-def run(bench: Bench, repeats: int) -> None:
+def build(place: Place, name: str) -> float:
+    """Seconds of a reindex run of all that is missing."""
+    start = time.perf_counter()
+    place.lake.reindex(place.index(name))
+    return time.perf_counter() - start
+
+
+def compare_searches(place: Place, keys: int, repeats: int) -> None:
+    """Measure searches of so many keys. Raises RuntimeError for indexes that find other files."""
+    searched = {name: in_process(place, name, keys, repeats) for name in (IN_TABLE, IN_HBASE)}
+    if searched[IN_TABLE].files != searched[IN_HBASE].files:
+        raise RuntimeError(f"the indexes find other files of {keys} keys")
+    both(f"first search of {keys} keys, seconds", place, lambda name: searched[name].seconds[0])
+    both(f"next search of {keys} keys, seconds", place, lambda name: statistics.median(searched[name].seconds[1:]))
+
+
+def run(place: Place, files: int, repeats: int) -> None:
     """All measures."""
-    bench.fill()
-    built = {name: timed(lambda index=index: bench.lake.reindex(index))[0] for name, index in bench.indexes.items()}
-    compare("build, seconds", built, bench.rows)
-    compare("bytes", {name: float(bench.lake.state(index).bytes) for name, index in bench.indexes.items()}, bench.rows)
-    for keys in (10**2, 10**3, 10**4, 10**5, 10**6):
-        if keys <= bench.rows:
-            answers = {name: timed(bench.ask(name, keys), repeats) for name in bench.indexes}
-            if answers["table"][1] != answers["hbase"][1]:
-                raise RuntimeError(f"the indexes find other files of {keys} keys")
-            compare(
-                f"search of {keys} keys, seconds", {name: seconds for name, (seconds, _) in answers.items()}, bench.rows
-            )
-    append(bench.lake.table(), pa.table({"k": np.arange(1000), "v": np.arange(1000)}, SCHEMA))
-    caught = {name: timed(lambda index=index: bench.lake.reindex(index))[0] for name, index in bench.indexes.items()}
-    compare("catch-up of 1,000 rows, seconds", caught, bench.rows)
+    fill(place, files)
+    both("build, seconds", place, lambda name: build(place, name))
+    both("bytes", place, lambda name: float(place.lake.state(place.index(name)).bytes))
+    for keys in KEYS:
+        if keys <= place.rows:
+            compare_searches(place, keys, repeats)
+    append(place.lake.table(), pa.table({"k": np.arange(1000), "v": np.arange(1000)}, SCHEMA))
+    both("catch-up of 1,000 rows, seconds", place, lambda name: build(place, name))
 
 
 def main() -> None:
@@ -119,18 +153,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=40)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=4, help="searches in each process, at least 2")
+    parser.add_argument("--heap", default="1g", help="of HBase, as Java takes it")
     options = parser.parse_args()
-    share = replace(USUAL_SHARE, indexed_rows=1 << 40)
-    with tempfile.TemporaryDirectory() as folder, hbase_server(Path(folder) / "hbase") as port:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        hbase_server(Path(folder) / "hbase", heap=options.heap) as port,
+    ):
         (Path(folder) / "lake").mkdir()
-        store = HBaseRef(host="127.0.0.1", port=port, timeout_seconds=120)
-        indexes = {
-            "table": index_on("k", name="in-table"),
-            "hbase": replace(index_on("k", name="in-hbase"), store=store),
-        }
-        indexes["hbase"] = replace(indexes["hbase"], uid="7" + indexes["hbase"].uid[1:])
-        run(Bench(Lake(Path(folder) / "lake", share=share), options.rows, options.files, indexes), options.repeats)
+        run(Place(Path(folder) / "lake", options.rows, port), options.files, options.repeats)
     show_goals(RESULTS)
 
 

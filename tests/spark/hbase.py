@@ -37,10 +37,10 @@ Cells = dict[bytes, dict[bytes, bytes]]
 
 
 @contextmanager
-def hbase_server(root: Path, *options: str, host: str = "127.0.0.1") -> Iterator[int]:
+def hbase_server(root: Path, *options: str, host: str = "127.0.0.1", heap: str = "1g") -> Iterator[int]:
     """The port of the Thrift server of a new HBase below ``root``, at ``host``; ends with the block.
 
-    ``options``: more of the Thrift server's.
+    ``options``: more of the Thrift server's. ``heap``: most memory of its heap, as Java takes it.
     """
     port = free_port()
     settings = {
@@ -64,7 +64,7 @@ def hbase_server(root: Path, *options: str, host: str = "127.0.0.1") -> Iterator
     (conf / "hbase-site.xml").write_text(f"<configuration>{''.join(pairs)}</configuration>")
     (conf / "log4j.properties").write_text(LOGGING)
     classes = ":".join(map(str, (conf, *resolved_jars("hbase", JARS))))
-    command = ["java", *OPENS, "-Xmx1g", "-XX:+UseSerialGC", "-cp", classes, str(PROGRAM)]
+    command = ["java", *OPENS, f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", classes, str(PROGRAM)]
     with (
         (root / "hbase.log").open("wb") as log,
         subprocess.Popen(
