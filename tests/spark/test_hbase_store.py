@@ -23,9 +23,10 @@ from skipstone.indexes.stores.hbase.store import ORPHAN_SECONDS, HBaseStore
 from skipstone.indexes.upkeep.expiry import READERS_SECONDS
 from skipstone.query import explain
 from skipstone.runs.drop import run_drop
+from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts
-from skipstone_core.contract.requests import DropTask, JobRequest, RunKind
+from skipstone_core.contract.requests import DropTask, IndexRef, JobRequest, ReindexTask, RunKind
 from skipstone_core.contract.stores import HBaseRef
 from skipstone_core.reasons import Reason
 
@@ -33,6 +34,7 @@ from tests.ports import free_port
 from tests.spark.hbase import cells_of, hbase_server, remove_cells, restore, wipe
 from tests.spark.hbase_bed import ROWS, HBaseBed
 from tests.spark.merge_bed import AtSwap
+from tests.spark.resolve_bed import POLICY, ResolveBed
 
 _TABLES = count()
 KEYS = [{"id": 5000}, {"id": 7001}, {"id": 999_999}]
@@ -273,6 +275,34 @@ def test_a_drop_takes_the_rows_of_its_index_only(store: HBaseRef, tmp_path: Path
     )
     assert run_drop(request, Reporter(request)).reason is Reason.DATA_DELETED
     assert generations_in(store) == ids(other)
+
+
+def resolving_bed(root: Path, store: HBaseRef) -> ResolveBed:
+    """Twelve files with keys between one another, of which the index knows all but the last."""
+    bed = ResolveBed(root)
+    bed.make()
+    index = IndexRef(name="in-store", uid="33333333-0000-0000-0000-000000000000", columns=("id",), store=store)
+    for number in range(12):
+        if number == 11:
+            request = replace(bed.maintenance((), POLICY), kind=RunKind.REINDEX, maintain=None, indexes=(index,))
+            request = replace(request, owner_uid=index.uid, reindex=ReindexTask(index=index))
+            assert run_reindex(request, Reporter(request)).outcome == "Committed"
+        bed.add(*({"id": 100 * place + number, "k": f"k{number}"} for place in range(20)), {"id": None, "k": "k5"})
+    return bed
+
+
+@pytest.mark.parametrize("event", ["nothing", "emptied", "another column", "null"])
+def test_equality_deletes_are_resolved_by_the_store(store: HBaseRef, tmp_path: Path, event: str) -> None:
+    bed = resolving_bed(tmp_path, store)
+    names = ["id", "k"] if event == "another column" else ["id"]
+    keys = [{"id": 705, "k": "k5"}, {"id": 1303, "k": "other"}, {"id": 11, "k": "k11"}, {"id": 90_001, "k": "k1"}]
+    bed.delete_equal(names, [*keys, {"id": None}] if event == "null" else keys)
+    if event == "emptied":
+        wipe(store)
+    step = bed.resolve()
+    by_index, scanned = (9, 3) if event in ("nothing", "another column") else (0, 12)
+    assert (step.is_done, step.counts["filesByIndex"], step.counts["filesScanned"]) == (True, by_index, scanned), step
+    assert (bed.numbers_held(), bed.equality_files()) == (sorted(bed.live), 0)
 
 
 def test_nobody_at_the_address_is_said_in_one_sentence() -> None:

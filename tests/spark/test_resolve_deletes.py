@@ -62,10 +62,10 @@ def made(root: Path, version: int = 2, *, is_parted: bool = False, files: int = 
     return bed
 
 
-def indexed(bed: ResolveBed) -> int:
+def indexed(bed: ResolveBed, index: IndexRef = INDEX) -> int:
     """Build the index; how many files it covers."""
-    request = replace(bed.maintenance((), POLICY), kind=RunKind.REINDEX, maintain=None, indexes=(INDEX,))
-    request = replace(request, owner_uid=INDEX.uid, reindex=ReindexTask(index=INDEX))
+    request = replace(bed.maintenance((), POLICY), kind=RunKind.REINDEX, maintain=None, indexes=(index,))
+    request = replace(request, owner_uid=index.uid, reindex=ReindexTask(index=index))
     assert run_reindex(request, Reporter(request)).outcome == "Committed"
     return len(bed.files())
 
@@ -200,6 +200,35 @@ def test_an_index_gives_the_rows_of_the_files_that_it_covers(tmp_path: Path, nam
     step = bed.resolve()
     assert step.is_done and bed.equality_files() == 0
     assert (step.counts["filesByIndex"], step.counts["filesScanned"]) == (covered, 1), step
+    assert bed.numbers_held() == sorted(bed.live)
+
+
+@pytest.mark.parametrize("column", ["id", "f"])
+def test_an_index_that_does_not_tell_rows_tells_files_without_any(tmp_path: Path, column: str) -> None:
+    """Of fewer columns than the deletes have, or of floats, of which equal keys may be other values."""
+    bed = ResolveBed(tmp_path)
+    bed.make()
+    for number in range(12):
+        values = [-0.0 if number == 4 else 0.0, *range(number + 1, 4000, 100)]
+        bed.add(*({"id": int(value), "k": f"k{place}", "f": value} for place, value in enumerate(values)))
+    covered = indexed(bed, replace(INDEX, columns=(column,)))
+    bed.add({"id": 206, "k": "k3", "f": 206.0})
+    gone = [{"id": 206, "k": "k3", "f": 206.0}, {"id": 309, "k": "other", "f": -0.0}]
+    bed.delete_equal(["id", "k"] if column == "id" else ["f"], gone)
+    step = bed.resolve()
+    assert step.is_done and bed.equality_files() == 0
+    by_index = covered - 2 if column == "id" else 0  # the other zero is in all files
+    assert (step.counts["filesByIndex"], step.counts["filesScanned"]) == (by_index, covered + 1 - by_index), step
+    assert bed.numbers_held() == sorted(bed.live)
+
+
+def test_an_index_is_not_searched_for_a_null(tmp_path: Path) -> None:
+    bed = made(tmp_path, files=12)
+    bed.add({"id": None, "k": "k5"}, {"id": 300, "k": "k5"})
+    indexed(bed, replace(INDEX, columns=("id",)))
+    bed.delete_equal(["id", "k"], [{"id": None, "k": "k5"}, {"id": 5, "k": "k5"}])
+    step = bed.resolve()
+    assert (step.is_done, step.counts["filesByIndex"]) == (True, 0), step
     assert bed.numbers_held() == sorted(bed.live)
 
 

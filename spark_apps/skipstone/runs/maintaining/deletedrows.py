@@ -20,7 +20,7 @@ from skipstone_core.merging.merges import pack_by_bytes
 
 from skipstone.files.deletions import EQUALITY_CONTENT, DeleteDescription
 from skipstone.files.reader import describe_files
-from skipstone.indexes.deletedrows import RowAnswer, RowQuestion, find_by_index, serves
+from skipstone.indexes.deletedrows import RowAnswer, RowQuestion, find_by_index
 from skipstone.indexes.found import FoundIndex, find_indexes
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.resolving import finding
@@ -192,7 +192,7 @@ def _described(table: Table, group: EqualityGroup) -> DeleteGroup:
 
 
 def _ask_indexes(site: SearchSite, search: _Search) -> int:
-    """Take what indexes tell; how many files that is."""
+    """Take what indexes tell; how many files need not be opened for that."""
     pinned = search.pinned
     try:
         namespace = site.request.warehouse.index_namespace
@@ -212,7 +212,7 @@ def _ask_indexes(site: SearchSite, search: _Search) -> int:
 def _ask(search: _Search, index: FoundIndex, number: int) -> RowAnswer | None:
     group, kinds, wanted = search.described[number], search.groups[number].kinds, search.wanted[number]
     covered = wanted & index.covered
-    if not covered.any() or not serves(index, group, kinds):
+    if not covered.any():
         return None
     sizes = search.keyed.column_bytes(group.field_ids)
     question = RowQuestion(
