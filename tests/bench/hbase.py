@@ -3,18 +3,20 @@
 Both are built by a driver without a JVM, on the same table, whose keys are spread over all files. HBase is one process
 on this machine, on local files. Each search is the first of a new process, as in a pod, and then comes again in it.
 Prints each measure as soon as it is there, and writes build/bench/hbase.jsonl: ratio = table / HBase, so above 1 HBase
-is faster or smaller.
+is faster or smaller. With --folder, the lake and HBase stay there: the next call searches without building them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,6 +33,7 @@ from skipstone_core.indexing.use import ReadCost
 from skipstone_core.keys import KeyFamily, KeyType
 
 from tests.bench.results import FOLDER, keep, show_goals
+from tests.ports import free_port
 from tests.spark.hbase import hbase_server
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append
@@ -120,11 +123,37 @@ def both(case: str, place: Place, measure: Callable[[str], float]) -> None:
     print(json.dumps(line), flush=True)
 
 
-def build(place: Place, name: str) -> float:
-    """Seconds of a reindex run of all that is missing."""
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class Work:
+    """Seconds that something took, and seconds of processors, those of HBase among them."""
+
+    seconds: float
+    cpu: float
+
+
+def build(place: Place, name: str) -> Work:
+    """A reindex run of all that is missing."""
+    start, cpu = time.perf_counter(), cpu_seconds()
     place.lake.reindex(place.index(name))
-    return time.perf_counter() - start
+    return Work(time.perf_counter() - start, cpu_seconds() - cpu)
+
+
+def cpu_seconds() -> float:
+    """Seconds of processors of this process and its children, as Linux counts them."""
+    times, tick = os.times(), os.sysconf("SC_CLK_TCK")
+    total = times.user + times.system + times.children_user + times.children_system
+    for child in Path("/proc/self/task").glob("*/children"):
+        for number in child.read_text().split():
+            fields = Path("/proc", number, "stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / tick
+    return total
+
+
+def compare_builds(case: str, place: Place) -> None:
+    """Measure a reindex run of each index."""
+    works = {name: build(place, name) for name in (IN_TABLE, IN_HBASE)}
+    both(f"{case}, seconds", place, lambda name: works[name].seconds)
+    both(f"{case}, seconds of processors", place, lambda name: works[name].cpu)
 
 
 def compare_searches(place: Place, keys: int, repeats: int) -> None:
@@ -136,16 +165,34 @@ def compare_searches(place: Place, keys: int, repeats: int) -> None:
     both(f"next search of {keys} keys, seconds", place, lambda name: statistics.median(searched[name].seconds[1:]))
 
 
-def run(place: Place, files: int, repeats: int) -> None:
-    """All measures."""
+def search_all(place: Place, keys: Sequence[int], repeats: int) -> None:
+    """All searches."""
+    for count in keys:
+        if count <= place.rows:
+            compare_searches(place, count, repeats)
+
+
+def build_all(place: Place, files: int) -> None:
+    """The lake, and builds of both indexes."""
+    place.root.mkdir()
     fill(place, files)
-    both("build, seconds", place, lambda name: build(place, name))
+    compare_builds("build", place)
     both("bytes", place, lambda name: float(place.lake.state(place.index(name)).bytes))
-    for keys in KEYS:
-        if keys <= place.rows:
-            compare_searches(place, keys, repeats)
-    append(place.lake.table(), pa.table({"k": np.arange(1000), "v": np.arange(1000)}, SCHEMA))
-    both("catch-up of 1,000 rows, seconds", place, lambda name: build(place, name))
+
+
+@contextmanager
+def workplace(folder: str, heap: str) -> Iterator[tuple[Path, int]]:
+    """Where the lake is, and the port of HBase: in a folder that stays, or in one that goes."""
+    if not folder:
+        with tempfile.TemporaryDirectory() as made, hbase_server(Path(made) / "hbase", heap=heap) as port:
+            yield Path(made) / "lake", port
+        return
+    kept = Path(folder) / "port"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True)
+        kept.write_text(str(free_port()))
+    with hbase_server(kept.parent / "hbase", heap=heap, kept_port=int(kept.read_text())) as port:
+        yield kept.parent / "lake", port
 
 
 def main() -> None:
@@ -153,15 +200,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=40)
+    parser.add_argument("--keys", type=int, nargs="*", default=KEYS, help="of searches; none: no search")
     parser.add_argument("--repeats", type=int, default=4, help="searches in each process, at least 2")
     parser.add_argument("--heap", default="1g", help="of HBase, as Java takes it")
+    parser.add_argument("--folder", default="", help="where the lake and HBase stay")
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        hbase_server(Path(folder) / "hbase", heap=options.heap) as port,
-    ):
-        (Path(folder) / "lake").mkdir()
-        run(Place(Path(folder) / "lake", options.rows, port), options.files, options.repeats)
+    with workplace(options.folder, options.heap) as (root, port):
+        place = Place(root, options.rows, port)
+        if not place.root.exists():
+            build_all(place, options.files)
+        search_all(place, options.keys, options.repeats)
+        if not options.folder:
+            append(place.lake.table(), pa.table({"k": np.arange(1000), "v": np.arange(1000)}, SCHEMA))
+            compare_builds("catch-up of 1,000 rows", place)
     show_goals(RESULTS)
 
 

@@ -33,16 +33,21 @@ log4j.appender.c.layout=org.apache.log4j.PatternLayout
 log4j.appender.c.layout.ConversionPattern=%d %p %c{2} %m%n
 """
 START_TRIES = 300
+STOP_SECONDS = 300
+SESSION_MILLISECONDS = str(3600 * 1000)
 Cells = dict[bytes, dict[bytes, bytes]]
 
 
 @contextmanager
-def hbase_server(root: Path, *options: str, host: str = "127.0.0.1", heap: str = "1g") -> Iterator[int]:
+def hbase_server(
+    root: Path, *options: str, host: str = "127.0.0.1", heap: str = "1g", kept_port: int = 0
+) -> Iterator[int]:
     """The port of the Thrift server of a new HBase below ``root``, at ``host``; ends with the block.
 
-    ``options``: more of the Thrift server's. ``heap``: most memory of its heap, as Java takes it.
+    ``options``: more of the Thrift server's. ``heap``: most memory of its heap, as Java takes it. ``kept_port``: the
+    port of one that writes all it has when it ends, and goes on with it when it is started again.
     """
-    port = free_port()
+    port = kept_port or free_port()
     settings = {
         "hbase.rootdir": f"file://{root}/hbase",
         "hbase.tmp.dir": f"{root}/tmp",
@@ -55,11 +60,14 @@ def hbase_server(root: Path, *options: str, host: str = "127.0.0.1", heap: str =
         "hbase.regionserver.hostname": "localhost",
         "hbase.wal.provider": "filesystem",
         "hbase.client.retries.number": "3",
+        # a machine that stands still for minutes, such as one that measures something else, must not end it
+        "zookeeper.session.timeout": SESSION_MILLISECONDS,
+        "hbase.zookeeper.property.maxSessionTimeout": SESSION_MILLISECONDS,
         **dict.fromkeys(("hbase.master.port", "hbase.regionserver.port"), "0"),
         **dict.fromkeys(("hbase.master.info.port", "hbase.regionserver.info.port", "hbase.thrift.info.port"), "-1"),
     }
     conf = root / "conf"
-    conf.mkdir(parents=True)
+    conf.mkdir(parents=True, exist_ok=True)
     pairs = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
     (conf / "hbase-site.xml").write_text(f"<configuration>{''.join(pairs)}</configuration>")
     (conf / "log4j.properties").write_text(LOGGING)
@@ -78,6 +86,9 @@ def hbase_server(root: Path, *options: str, host: str = "127.0.0.1", heap: str =
             _wait(server, _ref(host, port, options), root / "hbase.log")
             yield port
         finally:
+            if kept_port:
+                server.terminate()
+                server.wait(STOP_SECONDS)
             server.kill()
 
 
