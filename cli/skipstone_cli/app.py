@@ -330,8 +330,18 @@ def sql2merge(  # noqa: PLR0913 - one for each option
     location: Annotated[str, typer.Option("--location", help="Source location of the Warehouse.")] = "",
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="NAME=TYPE", help="The type of a column of Csv or Json; can be repeated."),
+        typer.Option(
+            "--column",
+            metavar="NAME=TYPE",
+            help="The type of a column of Csv or Json, or in names of folders; can be repeated.",
+        ),
     ] = None,
+    hive_partitions: Annotated[
+        bool, typer.Option("--hive-partitions", help="Names of folders hold values, such as day=2026-01-31.")
+    ] = False,
+    delta: Annotated[
+        str, typer.Option("--delta", metavar="PATH", help="The folder of a Delta table with the rows of the source.")
+    ] = "",
     table: Annotated[str, typer.Option("--table", help="The Table; by default the table name in the statement.")] = "",
     name: Annotated[str, typer.Option("--name", help="Name of the MergeJob.")] = "",
     time_zone: Annotated[str, typer.Option("--time-zone", help="Time zone of the sessions that run the MERGE.")] = "",
@@ -351,6 +361,8 @@ def sql2merge(  # noqa: PLR0913 - one for each option
         format=format,
         location=location,
         columns=tuple(column or ()),
+        are_folders=hive_partitions,
+        delta=delta,
         zone=time_zone,
         keys_are_set=keys_not_null,
     )

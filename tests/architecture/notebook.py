@@ -15,7 +15,7 @@ from skipstone.query import ReadOptions, ReadPlan, changes, explain, plan_read, 
 from skipstone.query.datasource import SkipstoneDataSource
 from skipstone.query.plans.explanation import Explanation, RelationExplanation, RuleReport
 from skipstone.query.plans.refusals import Refusal
-from skipstone_local.lake import Lake, LakeIndex, LakeLoad, LakeMerge, LakeRows, LakeTable
+from skipstone_local.lake import Lake, LakeDelta, LakeFolders, LakeIndex, LakeLoad, LakeMerge, LakeRows, LakeTable
 
 spark = SparkSession.builder.getOrCreate()
 skipstone.enable(spark)
@@ -53,6 +53,10 @@ with skipstone.open("lake/", warehouse="lake") as lake:
     assert_type(lake.load("sales.orders", "landing/*.csv", options={"header": "true"}), LakeLoad)
     assert_type(lake.rows("sales.orders", "price > 10", snapshot_id=5), LakeRows)
     lake.load("sales.copy", lake.rows("sales.orders", ref="audit", from_snapshot_id=7))
+    assert_type(lake.delta("exports/orders", "day > date '2026-01-01'", version=3), LakeDelta)
+    lake.merge(lake.delta("exports/orders", starting_version=4), into="sales.orders", keys="id")
+    assert_type(lake.folders(["exports/daily"], "day > date '2026-01-01'", types={"day": "date"}), LakeFolders)
+    lake.load("sales.orders", lake.folders("exports/daily"))
     assert_type(lake.index("sales.orders", "customer", include="price"), LakeIndex)
     feed = [{"id": 1, "op": "D"}]
     deletes = {"when": "source.op = 'D'", "action": "Delete"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import skipstone
+from deltalake import DeltaTable, write_deltalake
 from skipstone_cli.__main__ import main as skipstone_main
 from skipstone_cli.app import app
 from skipstone_cli.kinds import LOAD_JOB, TABLE
@@ -177,6 +180,30 @@ def test_a_table_of_the_lake_is_the_source_of_another(tmp_path: Path) -> None:
             lake.load("s.copy", [{"id": 9}], fields={"branch": {"name": "audits"}})
         with pytest.raises(skipstone.LakeError, match="has no snapshot 5"):
             lake.load("s.copy", lake.rows("s.raw", snapshot_id=5))
+
+
+def test_delta_tables_and_folders_of_values_are_sources(tmp_path: Path) -> None:
+    """Inside of the Warehouse's folder they are read where they are, else linked for the time of the job."""
+    with skipstone.open(tmp_path / "lake") as lake:
+        lake.table("s.t", {"id": "long", "day": "date", "v": "string"}, primary_key="id")
+        outside, inside = tmp_path / "events", lake.files / "events"
+        for folder, first in ((outside, 0), (inside, 10)):
+            rows = pa.table({"id": [first, first + 1, first + 2], "day": [date(2026, 1, 1), date(2026, 1, 2), None]})
+            write_deltalake(str(folder), rows.append_column("v", pa.array(["delta"] * 3)), partition_by=["day"])
+            DeltaTable(str(folder)).delete("day = '2026-01-02'")
+        assert lake.load("s.t", lake.delta(outside)).rows == 2
+        assert lake.merge(lake.delta(inside, "day is not null", version=0), into="s.t", keys="id").inserted == 2
+        hive = tmp_path / "hive"
+        pq.write_to_dataset(pa.table({"id": [1, 20, 21], "on": ["2026-01-01", "2026-01-02", None]}), hive, ["on"])
+        late = lake.folders(hive, "on > date '2026-01-01'", types={"on": "date"})
+        insert = {"values": {"id": "source.id", "day": "source.on"}}
+        assert lake.merge(late, into="s.t", keys="id", when_not_matched=insert).inserted == 1
+        found = {row["id"]: (row["day"], row["v"]) for row in lake.read("s.t").to_pylist()}
+        first, second = date(2026, 1, 1), date(2026, 1, 2)
+        assert found == {
+            0: (first, "delta"), 2: (None, "delta"), 10: (first, "delta"), 11: (second, "delta"), 20: (second, None),
+        }  # fmt: skip
+        assert list((lake.files / "uploads").iterdir()) == []
 
 
 def _look_at_changes(lake: Any, loaded: int) -> None:

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from skipstone_core.errors import LakeError
+from skipstone_local.lake import sources
 from skipstone_local.lake.frames import open_reader, write_parquet
-from skipstone_local.lake.sources import MAX_PATHS, UPLOADS, Uploads
+from skipstone_local.lake.sources import MAX_PATHS, UPLOADS, LakeDelta, LakeFolders, Uploads
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 
@@ -157,3 +158,51 @@ def test_files_inside_keep_their_names_however_many_they_are_and_whatever_link_l
                 "four",
             )
     assert uploads.jobs() == []
+
+
+def test_a_folder_is_read_where_it_is_or_linked_with_its_log_first(tmp_path: Path) -> None:
+    root, linked = tmp_path / "root", list[str]()
+    for folder in (root / "in [1]", tmp_path / "out"):
+        for name in ("day=2026-01-01/x=1/a.parquet", "_delta_log/00.json", "b.parquet"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name)
+    uploads = Uploads(root)
+    inside = LakeDelta(path=root / "in [1]", version=3, starting_version=0, where="day is null")
+    fields = {"path": "in [1]", "version": "3", "startingVersion": "0", "where": "day is null"}
+    assert uploads.bring(inside, "job") == {"delta": fields}
+    folders = LakeFolders(paths=[root / "in [1]", tmp_path / "out"], where="x > 0", types={"x": "int"})
+    assert uploads.bring(folders, "job") == {
+        "format": "Parquet",
+        "paths": ["in [[]1]", "uploads/job/1"],
+        "hivePartitions": {"columns": [{"name": "x", "type": "int"}], "where": "x > 0"},
+    }
+    assert (root / "uploads/job/1/day=2026-01-01/x=1/a.parquet").read_text().endswith("a.parquet")
+    uploads.forget("job")
+
+    def link(file: Path, place: Path) -> None:
+        linked.append(place.name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "_link", link)
+        assert uploads.bring(LakeDelta(path=tmp_path / "out"), "job") == {"delta": {"path": "uploads/job/0"}}
+    assert (linked[0], sorted(linked)) == ("00.json", ["00.json", "a.parquet", "b.parquet"])
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "words"),
+    [
+        (LakeDelta(path="nowhere"), {}, "nowhere is not a folder: correct the path"),
+        (LakeDelta(path="."), {}, "holds no Delta table: it has no _delta_log: correct the path"),
+        (LakeFolders(paths=["nowhere"]), {}, "nowhere is not a folder"),
+        (LakeDelta(path="."), {"format": "Parquet"}, "format and options are for plain files"),
+        (LakeFolders(paths=["."]), {"options": {"header": "true"}}, "leave them out"),
+    ],
+)
+def test_wrong_folders_are_named(
+    source: Any, given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LakeError) as error:
+        Uploads(tmp_path / "root").bring(source, "job", **given)
+    assert words in str(error.value)
+    assert not (tmp_path / "root").exists()

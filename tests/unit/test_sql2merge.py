@@ -240,7 +240,7 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     ({"using": "(SELECT id FROM u GROUP BY id) s"}, "USING", f"GROUP{WRITTEN}", {"using": "u s"}),
     ({"using": "(SELECT * FROM u LIMIT 5) s"}, "USING", f"LIMIT{WRITTEN}", {"using": "u s"}),
     ({"using": "(VALUES (1)) s"}, "USING", "neither a table nor a SELECT", {"using": "u s"}),
-    ({"using": "u VERSION AS OF 3 s"}, "USING", f"VERSION{WRITTEN}", {"using": "u s"}),
+    ({"using": "u VERSION AS OF 3 s"}, "USING", "files have no versions: write the rows", {"using": "u s"}),
     ({"using": "u TABLESAMPLE (10 PERCENT) s"}, "USING", f"SAMPLE{WRITTEN}", {"using": "u s"}),
     ({"before": "WITH u AS (SELECT * FROM v WHERE a > 1) "}, "The statement", f"WITH{WRITTEN}", {"before": ""}),
     ({"using": NEWEST.replace("DESC", "ASC")}, "USING", "does not keep the greatest", {"using": NEWEST}),
@@ -405,6 +405,14 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
         {"into": "lake.d.orders.branch_dev AS t"},
     ),
     ({"table": "My_Table"}, "MERGE INTO", "--table", {"table": "my-table"}),
+    ({"paths": ()}, "USING", "--delta", {"delta": "lake/s"}),
+    ({"using": "s VERSION AS OF 3"}, "USING", "with --delta", {"paths": (), "delta": "lake/s"}),
+    (
+        {"using": "s TIMESTAMP AS OF '2026-01-01'", "paths": (), "delta": "lake/s"},
+        "USING",
+        "write VERSION AS OF 12",
+        {"using": "s VERSION AS OF 12"},
+    ),
     (
         {"clauses": "WHEN MATCHED AND " + " OR ".join(["s.a = 1"] * 600) + " THEN DELETE"},
         "The statement",
@@ -479,7 +487,11 @@ def test_bounds_are_those_of_the_resource() -> None:
         ({"paths": ["a"] * 65}, "--path is given 65 times"),
         ({"format": "xml"}, "--format is 'xml': use Csv,"),
         ({"location": "Bad Name"}, "--location is"),
-        ({"columns": ["id=long"]}, "--column is for the formats Csv and Json only"),
+        ({"columns": ["id=long"]}, "--column is for the formats Csv and Json, and for --hive-partitions"),
+        ({"are_folders": True, "format": "Csv"}, "--hive-partitions is for the format Parquet only"),
+        ({"delta": "/lake/events"}, "--delta is '/lake/events': write a path below the root"),
+        ({"delta": "lake", "paths": ["a"]}, "--delta names a table, which --path does not describe"),
+        ({"delta": "lake", "are_folders": True}, "which --hive-partitions does not describe"),
         ({"columns": ["id=number"], "format": "Csv"}, "--column has id=number: write"),
         ({"zone": "Mars/Base"}, "--time-zone is 'Mars/Base': name a time zone"),
         ({"table": "No Name"}, "No Name"),
@@ -506,6 +518,52 @@ def test_a_source_in_json_gets_its_types(monkeypatch: pytest.MonkeyPatch, capsys
         "paths": ["a", "b"],
         "columns": [{"name": "x", "type": "decimal(9,2)"}],
     }
+    resource = parse(manifest)
+    assert validate_spec(resource.kind, resource.spec) is None
+
+
+@pytest.mark.parametrize(
+    ("using", "options", "source", "note"),
+    [
+        ("s", {"delta": "lake/s"}, {"delta": {"path": "lake/s"}}, "the Delta table must hold the rows of 's'"),
+        (
+            "delta.`/mnt/lake/s` VERSION AS OF 12 AS s",
+            {"delta": "lake/s", "location": "mnt"},
+            {"location": "mnt", "delta": {"path": "lake/s", "version": "12"}},
+            "the Delta table must hold",
+        ),
+        (
+            "s",
+            {"paths": ["lake/s"], "are_folders": True, "columns": ["day=date"]},
+            {
+                "format": "Parquet",
+                "paths": ["lake/s"],
+                "hivePartitions": {"columns": [{"name": "day", "type": "date"}]},
+            },
+            "is text otherwise: some engines infer another type",
+        ),
+        (
+            "parquet.`/mnt/lake/s` s",
+            {"paths": ["lake/s"], "are_folders": True},
+            {"format": "Parquet", "paths": ["lake/s"], "hivePartitions": {}},
+            "the files must hold the rows of '/mnt/lake/s'",
+        ),
+    ],
+)
+def test_a_delta_table_and_folders_of_values_are_sources(  # noqa: PLR0917 - what pytest gives
+    using: str,
+    options: dict[str, Any],
+    source: dict[str, Any],
+    note: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"MERGE INTO d.t USING {using} ON t.id = s.id {UPDATE}"))
+    assert run_sql2merge(Screen(), Options(file="-", dialect="delta", **options)) is ExitCode.FINE
+    printed = capsys.readouterr()
+    manifest = yaml.safe_load(printed.out)
+    assert manifest["spec"]["source"] == source
+    assert note in printed.err
     resource = parse(manifest)
     assert validate_spec(resource.kind, resource.spec) is None
 

@@ -42,6 +42,8 @@ class Options:
     format: str = SourceFormat.PARQUET
     location: str = ""
     columns: Sequence[str] = ()
+    are_folders: bool = False
+    delta: str = ""
     zone: str = ""
     keys_are_set: bool = False
 
@@ -67,6 +69,8 @@ def _chosen(options: Options) -> Chosen:
         name=require_name(options.name, "a MergeJob") if options.name else "",
         paths=_paths(options.paths),
         format=_format(options.format),
+        are_folders=_are_folders(options),
+        delta=_delta(options),
         location=_location(options.location),
         columns=_columns(options),
         zone=_zone(options.zone),
@@ -76,17 +80,36 @@ def _chosen(options: Options) -> Chosen:
 
 def _paths(paths: Sequence[str]) -> Sequence[str]:
     for path in paths:
-        parts = path.split("/")
-        first = next((part for part in parts if part not in ("", ".")), "")
-        is_outside = path.startswith("/") or "://" in path or "\\" in path or ".." in parts or first == ".skipstone"
-        if is_outside or not 0 < len(path) <= MAX_PATH:
-            raise CliError(
-                f"--path is {path!r}: write a path below the root of the Warehouse or of --location, such as "
-                "feeds/2026-01/*.parquet"
-            )
+        _require_inside(path, "--path", "feeds/2026-01/*.parquet")
     if len(paths) > MAX_PATHS:
         raise CliError(f"--path is given {len(paths)} times, and a MergeJob takes {MAX_PATHS}: use a pattern with *")
     return paths
+
+
+def _require_inside(path: str, option: str, example: str) -> None:
+    parts = path.split("/")
+    first = next((part for part in parts if part not in ("", ".")), "")
+    is_outside = path.startswith("/") or "://" in path or "\\" in path or ".." in parts or first == ".skipstone"
+    if is_outside or not 0 < len(path) <= MAX_PATH:
+        raise CliError(
+            f"{option} is {path!r}: write a path below the root of the Warehouse or of --location, such as {example}"
+        )
+
+
+def _are_folders(options: Options) -> bool:
+    if options.are_folders and _format(options.format) != SourceFormat.PARQUET:
+        raise CliError("--hive-partitions is for the format Parquet only: leave out one of both")
+    return options.are_folders
+
+
+def _delta(options: Options) -> str:
+    if not options.delta:
+        return ""
+    given = {"--path": options.paths, "--column": options.columns, "--hive-partitions": options.are_folders}
+    if others := [name for name, value in given.items() if value]:
+        raise CliError(f"--delta names a table, which {others[0]} does not describe: leave out one of both")
+    _require_inside(options.delta, "--delta", "lake/events")
+    return options.delta
 
 
 def _format(name: str) -> str:
@@ -104,8 +127,10 @@ def _location(name: str) -> str:
 
 def _columns(options: Options) -> Mapping[str, str]:
     pairs = dict(column.rpartition("=")[::2] for column in options.columns)
-    if pairs and _format(options.format) not in _UNTYPED:
-        raise CliError("--column is for the formats Csv and Json only: other files carry their own types")
+    if pairs and not options.are_folders and _format(options.format) not in _UNTYPED:
+        raise CliError(
+            "--column is for the formats Csv and Json, and for --hive-partitions: other files carry their own types"
+        )
     for name, kind in pairs.items():
         if not name or not _TYPE.fullmatch(kind):
             raise CliError(f"--column has {name}={kind}: write a name and an Iceberg type, such as id=long")

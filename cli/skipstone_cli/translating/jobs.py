@@ -46,8 +46,9 @@ class Chosen:
     """The choices of a user that a statement does not contain.
 
     ``table``: name of the Table; that of the statement if empty. ``paths``, ``format``, ``location`` and ``columns``
-    (name to type): where the rows of its source are. ``zone``: of the session. ``keys_are_set``: the source has no null
-    in a key.
+    (name to type): where the rows of its source are; ``are_folders``: also in the names of folders. ``delta``: the
+    folder of a Delta table in place of files. ``zone``: of the session. ``keys_are_set``: the source has no null in a
+    key.
     """
 
     dialect: Dialect
@@ -57,6 +58,8 @@ class Chosen:
     format: str = "Parquet"
     location: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    are_folders: bool = False
+    delta: str = ""
     zone: str = ""
     keys_are_set: bool = False
 
@@ -88,7 +91,7 @@ def translate(text: str, chosen: Chosen) -> Translation:
     manifest = _Job(chosen, statement, table, relation, parts, branch).build()
     if parts.refused:
         return Translation(None, parts.refused)
-    return Translation(manifest, (), _notes(relation))
+    return Translation(manifest, (), _notes(relation, chosen))
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class _Job:
         spec: dict[str, Any] = {
             "tableRef": {"name": _table_name(self.statement, self.chosen)},
             **({"branch": {"name": self.branch}} if self.branch else {}),
-            "source": _source(self.chosen),
+            "source": _source(self.chosen, self.relation),
             "keys": [{"target": target.field, "source": source.field} for target, source in match.keys],
         }
         if newest is not None:
@@ -225,21 +228,31 @@ def _read_table(statement: exp.Merge, chosen: Chosen) -> Side:
 
 def _read_source(statement: exp.Merge, chosen: Chosen) -> Relation:
     relation = read_source(statement.args["using"])
-    if not chosen.paths:
+    if not chosen.paths and not chosen.delta:
         raise Untranslatable(
             f"a MergeJob reads files and {relation.table!r} is a table: write its rows to files of the Warehouse, and "
-            "name them with --path"
+            "name them with --path, or name the folder of a Delta table with --delta"
+        )
+    if relation.version and not chosen.delta:
+        raise Untranslatable(
+            f"it reads version {relation.version} of {relation.table!r}, and files have no versions: {WRITE_ROWS}, or "
+            "name the folder of a Delta table with --delta"
         )
     return relation
 
 
-def _source(chosen: Chosen) -> dict[str, Any]:
-    source: dict[str, Any] = {"format": chosen.format}
+def _source(chosen: Chosen, relation: Relation) -> dict[str, Any]:
+    columns = [{"name": name, "type": kind} for name, kind in chosen.columns.items()]
+    source: dict[str, Any] = {} if chosen.delta else {"format": chosen.format}
     if chosen.location:
         source["location"] = chosen.location
+    if chosen.delta:
+        return source | {"delta": {"path": chosen.delta, **({"version": relation.version} if relation.version else {})}}
     source["paths"] = list(chosen.paths)
-    if chosen.columns:
-        source["columns"] = [{"name": name, "type": kind} for name, kind in chosen.columns.items()]
+    if chosen.are_folders:
+        source["hivePartitions"] = {"columns": columns} if columns else {}
+    elif columns:
+        source["columns"] = columns
     return source
 
 
@@ -270,8 +283,15 @@ def _check(spec: Mapping[str, Any]) -> None:
         )
 
 
-def _notes(relation: Relation) -> Sequence[str]:
-    notes = [f"the files must hold the rows of {relation.table!r} and nothing else"]
+def _notes(relation: Relation, chosen: Chosen) -> Sequence[str]:
+    what = "the Delta table" if chosen.delta else "the files"
+    notes = [f"{what} must hold the rows of {relation.table!r} and nothing else"]
+    if chosen.are_folders:
+        notes.append(
+            "a value in the name of a folder has the type of the table column that it feeds, or that of --column, and "
+            "is text otherwise: some engines infer another type"
+        )
     if relation.ranks and relation.side.columns.rest:
-        notes.append(f"the table must not have the column {', '.join(sorted(relation.ranks))}, which the files lack")
+        lacks = f"which {what} {'lacks' if chosen.delta else 'lack'}"
+        notes.append(f"the table must not have the column {', '.join(sorted(relation.ranks))}, {lacks}")
     return notes

@@ -29,12 +29,16 @@ class Newest:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or subquery. ``table``: the one that the files hold; ``ranks``: columns that number rows of a key."""
+    """A table or subquery. ``table``: the one that the files hold; ``ranks``: columns that number rows of a key.
+
+    ``version``: the version of the table that is read, as a number; empty: the newest.
+    """
 
     table: str
     side: Side
     newest: Newest | None = None
     ranks: dict[str, Newest] | None = None
+    version: str = ""
 
 
 def read_source(node: exp.Expr) -> Relation:
@@ -79,7 +83,15 @@ def without_branch(node: exp.Expr) -> tuple[exp.Expr, str]:
 
 
 def _read_table(node: exp.Table) -> Relation:
-    return Relation(str(node.name), table_side(node, SOURCE))
+    version = node.args.get("version")
+    if version is None:
+        return Relation(str(node.name), table_side(node, SOURCE))
+    number = version.expression
+    if version.name != "VERSION" or not isinstance(number, exp.Literal) or not str(number.name).isdecimal():
+        raise Untranslatable(f"{quoted(node)} is not read as of a number of a version: write VERSION AS OF 12")
+    plain = node.copy()
+    plain.set("version", None)
+    return Relation(str(node.name), table_side(plain, SOURCE), version=str(int(number.name)))
 
 
 def _aliases(node: exp.Expr) -> tuple[tuple[str, ...], ...]:

@@ -63,7 +63,7 @@ from skipstone_local.lake.results import (
     table_state,
 )
 from skipstone_local.lake.settling import Done, Requests, is_synced
-from skipstone_local.lake.sources import LakeRows, Uploads, build_rows
+from skipstone_local.lake.sources import LakeRows, SourceCalls, Uploads, build_rows
 from skipstone_local.places import RootFolder
 
 #: Jobs of calls go this long after their end; until then, reports show them.
@@ -82,12 +82,11 @@ class LakeParts:
     warehouse: JsonObject
 
 
-class Lake:
+class Lake(SourceCalls):
     """Tables in a folder. ``skipstone.open`` makes it; ``close``, ``with`` and the end of the program close it."""
 
     _parts: LakeParts
     _requests: Requests
-    _tables: LakeTables
     _uploads: Uploads | None
 
     def __init__(self) -> None:
@@ -239,8 +238,8 @@ class Lake:
         """Append the rows of a source, all or none. Raises LakeError.
 
         ``source``: paths, a pattern or a list of them, an Arrow table, a pandas or Polars frame, a DuckDB relation, a
-        PyIceberg table; a table of the lake, or ``lake.rows`` of one. ``mapping``: columns of the table to those of the
-        source; ``fields``: more of a LoadJob's spec.
+        PyIceberg table; a table of the lake, or ``lake.rows`` of one; ``lake.delta`` or ``lake.folders``. ``mapping``:
+        columns of the table to those of the source; ``fields``: more of a LoadJob's spec.
         """
         known = self._tables.require(table)
         name = _job_name(known, "load")
@@ -309,25 +308,6 @@ class Lake:
         ``where``: in the grammar of conditions of Skipstone, such as ``"customer = 'x' and price > 10"``.
         """
         return self._parts.reader.read(self._read_request(table, where, columns, snapshot_id, indexes=use_indexes))
-
-    def rows(  # noqa: PLR0913 - one for each way to choose rows
-        self,
-        table: str,
-        where: str = "",
-        *,
-        snapshot_id: int | None = None,
-        ref: str = "",
-        from_snapshot_id: int | None = None,
-        changes: bool = False,
-    ) -> LakeRows:
-        """Rows of a table as the source of ``load`` and ``merge``, which read them by its indexes. Raises LakeError.
-
-        ``snapshot_id``, or ``ref``, a branch or a tag: in place of the current rows. ``from_snapshot_id``: only rows
-        that later snapshots appended; with ``changes`` all that they changed, for merges without clauses.
-        """
-        name = name_of(self._tables.require(table))
-        which = {"snapshot_id": snapshot_id, "from_snapshot_id": from_snapshot_id}
-        return LakeRows(resource=name, where=where, ref=ref, changes=changes, **which)
 
     def changes(
         self,
