@@ -68,7 +68,7 @@ PLAN = (
     Step("planning", "", "--files 1000 --repeats 1"),
     Step("pruning", "", "--sizes 10000 --repeats 1"),
     Step("sizing", "", "--rows 20000 --files 4"),
-    Step("hbase", "", "--rows 20000 --files 4 --repeats 1"),
+    Step("hbase", "", "--rows 20000 --files 4 --repeats 2"),
     Step(
         "server",
         "--only 'point;server;many files;start;memory'",

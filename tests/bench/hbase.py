@@ -153,7 +153,7 @@ def compare_builds(case: str, place: Place) -> None:
     """Measure a reindex run of each index."""
     works = {name: build(place, name) for name in (IN_TABLE, IN_HBASE)}
     both(f"{case}, seconds", place, lambda name: works[name].seconds)
-    both(f"{case}, seconds of processors", place, lambda name: works[name].cpu)
+    both(f"processors of {case}, seconds", place, lambda name: works[name].cpu)
 
 
 def compare_searches(place: Place, keys: int, repeats: int) -> None:
