@@ -86,7 +86,7 @@ class Searched:
 
 
 def search(place: Place, name: str, keys: int, repeats: int) -> Searched:
-    """Search so many random keys, of which nine in ten exist, by one index, which is found anew each time."""
+    """Search so many random keys, of which nine in ten exist, by one index, which is looked up each time."""
     asked = pa.array(np.random.default_rng(keys).choice(place.rows * 10 // 9, keys, replace=False))
     seconds, files = [], list[int]()
     for _ in range(repeats):
