@@ -10,11 +10,14 @@ medians of the repetitions, and default_ratio = the best of the times / the time
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import shutil
 import statistics
 import time
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ import pyarrow as pa
 import skipstone
 from pyspark.sql import SparkSession
 from skipstone.query.plans.explanation import Explanation
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.indexing.limits import SETTINGS
 
 from tests.bench.lineitem import iceberg_session, say
@@ -34,6 +38,7 @@ TABLE, SMALL, OTHER, PARTED = (f"skipstone.ns.{name}" for name in ("t", "small",
 KEYS = 1_000_000
 PLAIN, INCLUDING = index_on("k", name="by_k"), index_on("d", name="by_d", include=("n",))
 BUCKETS = index_on("d", name="by_bucket", include=("n",), buckets=8)
+INDEXED = (("t", PLAIN), ("t", INCLUDING), ("t", BUCKETS), ("other", BUCKETS), ("parted", PLAIN))
 #: Partitions of the table in partitions; a join leaves one of them.
 PARTITIONS = 8
 #: Of each column a range of keys is asked; joins ask for that of the other table, or of the one in partitions.
@@ -107,6 +112,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     if not is_made:
         _fill(lake, spark, options.files, options.rows)
+        for name, index in INDEXED:
+            say(f"{index.name} of {name}")
+            _index(root, name, index)
         (root / "complete").touch()
     for case in CASES:
         if is_wanted(case.name, options.only) and is_left(RESULTS, [case.name], scale):
@@ -126,15 +134,12 @@ def _fill(lake: Lake, spark: SparkSession, files: int, rows: int) -> None:
         numbers = {name: chance.integers(0, KEYS, rows) for name in ("k", "d", "n")}
         texts = {f"text{at}": [f"{value:016x}" for value in chance.integers(0, 1 << 60, rows)] for at in range(4)}
         table.append(pa.table({**numbers, **texts}))
-    for index in (PLAIN, INCLUDING, BUCKETS):
-        lake.reindex(index)
     numbers = {name: chance.integers(0, KEYS, rows) for name in ("k", "v", "d", "n")}
     small = lake.create(pa.schema({"k": pa.int64(), "v": pa.int64()}), "small")
     small.append(pa.table({"k": numbers["k"], "v": numbers["v"]}))
     other = lake.create(pa.schema({"d": pa.int64(), "n": pa.int64()}), "other")
     for _ in range(max(1, files // 4)):
         other.append(pa.table({name: chance.integers(0, KEYS, rows) for name in ("d", "n")}))
-    lake.reindex(BUCKETS, name="other")
     _fill_partitions(lake, spark, max(1, files // 4), rows)
 
 
@@ -149,7 +154,25 @@ def _fill_partitions(lake: Lake, spark: SparkSession, commits: int, rows: int) -
         columns["text0"] = pa.array([f"{value:016x}" for value in chance.integers(0, 1 << 60, rows)])
         columns["p"] = pa.array(chance.integers(0, PARTITIONS, rows).astype(np.int32))
         table.append(pa.table(columns))
-    lake.reindex(PLAIN, name="parted")
+
+
+def _index(root: Path, name: str, index: IndexRef) -> None:
+    """Build an index of a table. Raises RuntimeError if it does not cover all segments.
+
+    In a process of its own, as in a pod: Python workers of the user's session would not find what builds it.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        left = process.submit(_segments_left, root, name, index).result()
+    if left:
+        raise RuntimeError(left)
+
+
+def _segments_left(root: Path, name: str, index: IndexRef) -> str:
+    """What went wrong; empty if the index covers all segments."""
+    lake = Lake(root)
+    report = lake.reindex(index, name=name)
+    missing = lake.state(index, name).segments_missing
+    return f"{index.name} of {name} lacks {missing} segments: {report.message}" if missing else ""
 
 
 def _measured(spark: SparkSession, case: Case, repeats: int) -> dict[str, Any]:
