@@ -25,6 +25,8 @@ DELETE = MergeClause(action=MergeAction.DELETE)
 DELETE_D = MergeClause(action=MergeAction.DELETE, when=f"source.{OP} = 'D'")
 INSERT = MergeClause(action=MergeAction.INSERT)
 SEED = 5
+#: Files that a case touches at least, if the table has as many: fewer are written again before the cores are busy.
+FEWEST = 4
 #: The case of keys in no order, on files with bloom filters and without an index.
 BLOOM = "bloom filters of random UUIDs"
 Files = Sequence[Path]
@@ -95,9 +97,9 @@ class Feeds:
         return self.files[target.name]
 
     def _last(self, target: Target) -> Files:
-        """The last 2 % of files."""
+        """The last 2 % of files, and at least ``FEWEST``."""
         files = self._files(target)
-        return files[-max(1, len(files) // 50) :]
+        return files[-max(FEWEST, len(files) // 50) :]
 
     def _recent(self, files: Files, target: Target) -> Iterator[pa.Table]:
         """A fifth of the rows of the last files changed, a tenth of these gone, and as many new ones."""

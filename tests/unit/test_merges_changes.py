@@ -15,8 +15,10 @@ from skipstone.kernels.changes import (
     ChangeReader,
     SlicePart,
     SortRule,
+    in_file,
     last_changes,
     read_keys,
+    sorted_slice,
     verify_slices,
     write_slice,
 )
@@ -118,6 +120,22 @@ def test_parts_are_read_across_row_groups(tmp_path: Path) -> None:
         assert read.column_names == ["k", "v"]
     both = reader.read([SlicePart(0, 0, 2), SlicePart(0, count - 1, count)])
     assert both.column("k").to_pylist() == [0, 1, count - 1]
+
+
+def test_a_slice_in_memory_is_read_as_its_file_is(tmp_path: Path) -> None:
+    count = ROW_GROUP_ROWS + 10
+    held = sorted_slice(pa.concat_tables([big(count), big(3).set_column(0, "k", pa.nulls(3, pa.int32()))]), UNORDERED,
+                        str(tmp_path / "slice.parquet"))  # fmt: skip
+    assert not Path(held.path).exists()
+    verify_slices([held])
+    filed = in_file(held)
+    assert (filed.rows, filed.keyed, filed.read, filed.held) == (held.rows, held.keyed, held.read, held.held)
+    assert [key.to_pylist() for key in read_keys(held, KEYS)] == [key.to_pylist() for key in read_keys(filed, KEYS)]
+    for start, stop in ((0, 1), (ROW_GROUP_ROWS - 1, ROW_GROUP_ROWS + 1), (5, count + 3), (7, 7)):
+        parts = [SlicePart(0, start, stop), SlicePart(0, 0, 2)]
+        in_memory, from_file = (ChangeReader([one], ["v", "k", "k"]).read(parts) for one in (held, filed))
+        assert in_memory.column_names == ["v", "k"]
+        assert in_memory.equals(from_file)
 
 
 def test_keys_of_a_slice_leave_out_rows_without_a_key(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import pytest
 from pyiceberg.table import Table
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription
 from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
-from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
+from skipstone.kernels.changes import ChangeSlice, SortRule, in_file, sorted_slice
 from skipstone.kernels.partial import pack_bits
 from skipstone.runs.merging.prune import PruneSite, prune_files
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
@@ -212,7 +212,7 @@ def marked_rows(bench: Bench, rewrite: Rewrite) -> list[Row]:
 
 
 def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[ChangeSlice, ...]:
-    """Up to three slices: all rows of one key in one of them, as Spark's partitions have it."""
+    """Up to three slices: all rows of one key in one of them, as Spark's partitions have it; some are in memory."""
     types = {one.name: kind for one in feed_columns(feed) if (kind := key_type(one.type))}
     rule = SortRule(plan.keys, plan.sequence_by, types | {KEPT_COLUMN: BINARY}, plan.repeated_keys, plan.marks_several)
     columns = [*feed.schema, pa.field(KEPT_COLUMN, pa.binary())]
@@ -224,7 +224,8 @@ def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[C
     slices: list[ChangeSlice] = []
     for number, rows in parts.items():
         path = str(bench.lake.lake.root / f"slice-{token}-{number}.parquet")
-        one = write_slice(pa.Table.from_pylist(with_bits(rows, plan), schema=fields), rule, path)
+        held = sorted_slice(pa.Table.from_pylist(with_bits(rows, plan), schema=fields), rule, path)
+        one = held if len(rows) % 2 else in_file(held)
         slices.append(replace(one, base=sum(other.rows for other in slices)))
     return tuple(slices)
 

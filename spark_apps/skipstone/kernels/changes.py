@@ -1,6 +1,7 @@
 """The source of a merge, materialized once: sorted by key, one row per key, in immutable Parquet slices.
 
-Called inside Spark tasks when the source is read and again by every task that merges files.
+Called inside Spark tasks when the source is read and again by every task that merges files. A small slice of a merge
+that no task of Spark works on stays in memory.
 A slice holds one row of each key first, in key order, then the rows with a null in some key, then the other rows of
 keys that have several, where the merge needs them. Must not know the target.
 """
@@ -51,7 +52,7 @@ class ChangeSlice:
     ``others``: the last rows, each with the key of one of the first, by key and sequence.
     ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
     ``content``: all of a small one. ``stored``: the object that it is; else ``path`` is a file of this machine.
-    ``held``: bytes of all its rows in memory.
+    ``held``: bytes of all its rows in memory. ``table``: its rows, while it is in memory and nowhere else.
     """
 
     path: str
@@ -65,6 +66,7 @@ class ChangeSlice:
     others: int = 0
     content: bytes | None = field(default=None, repr=False)
     stored: StoredFile | None = None
+    table: pa.Table | None = field(default=None, repr=False, compare=False)
 
     def source(self) -> Any:
         """Return the input for a Parquet reader."""
@@ -113,21 +115,56 @@ class SortedChanges(NamedTuple):
     others: int = 0
 
 
-def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
-    """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns."""
+def sorted_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
+    """Sort and drop superseded rows; ``path`` names the slice, which is in memory.
+
+    Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns.
+    """
     table, keyed, others = last_changes(packed_rows(changes, rule.keys), rule)
-    _write(table, path)
-    size = Path(path).stat().st_size
     return ChangeSlice(
         path=path,
         rows=table.num_rows,
         keyed=keyed,
         read=changes.num_rows,
-        size=size,
-        checksum=checksum(path),
+        size=0,
+        checksum="",
         held=table.nbytes,
         others=others,
+        table=table.combine_chunks(),
     )
+
+
+def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
+    """Sort, drop superseded rows and write to a file of this machine. Raises as ``sorted_slice`` does."""
+    return in_file(sorted_slice(changes, rule, path))
+
+
+def in_file(change_slice: ChangeSlice) -> ChangeSlice:
+    """A slice that is in memory as the file that its path names."""
+    path = change_slice.path
+    _write(_held_table(change_slice), path)
+    return replace(change_slice, size=Path(path).stat().st_size, checksum=checksum(path), table=None)
+
+
+def in_storage(change_slice: ChangeSlice, storage: Storage, path: str) -> ChangeSlice:
+    """A slice that is in memory without a file when it is small, else as an object of ``storage``."""
+    sink = pa.BufferOutputStream()
+    _write(_held_table(change_slice), sink)
+    content = sink.getvalue().to_pybytes()
+    sealed = replace(change_slice, size=len(content), checksum=hashlib.sha256(content).hexdigest(), table=None)
+    if len(content) <= CARRIED_BYTES:
+        return replace(sealed, content=content)
+    storage.keep_content(path, content)
+    (entry,) = storage.entries([path])
+    if entry is None:
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{sealed.path} was just put and is gone: try again")
+    return replace(sealed, stored=StoredFile(storage, entry))
+
+
+def _held_table(change_slice: ChangeSlice) -> pa.Table:
+    if change_slice.table is None:
+        raise ValueError(f"{change_slice.path} is not in memory")
+    return change_slice.table
 
 
 def _write(table: pa.Table, sink: Any) -> None:
@@ -146,33 +183,6 @@ def _write(table: pa.Table, sink: Any) -> None:
         for start in range(0, table.num_rows, step):
             # Arrow writes the whole dictionary of a column into each row group
             writer.write_table(compacted(table.slice(start, step)) if packed else table.slice(start, step))
-
-
-def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
-    """As ``write_slice``, without a file when it is small, else as an object of ``storage``."""
-    table, keyed, others = last_changes(packed_rows(changes, rule.keys), rule)
-    sink = pa.BufferOutputStream()
-    _write(table, sink)
-    content = sink.getvalue().to_pybytes()
-    change_slice = ChangeSlice(
-        path=storage.where(path),
-        rows=table.num_rows,
-        keyed=keyed,
-        read=changes.num_rows,
-        size=len(content),
-        checksum=hashlib.sha256(content).hexdigest(),
-        held=table.nbytes,
-        others=others,
-    )
-    if len(content) <= CARRIED_BYTES:
-        return replace(change_slice, content=content)
-    storage.keep_content(path, content)
-    (entry,) = storage.entries([path])
-    if entry is None:
-        raise DependencyUnavailable(
-            Reason.STORAGE_UNAVAILABLE, f"{change_slice.path} was just put and is gone: try again"
-        )
-    return replace(change_slice, stored=StoredFile(storage, entry))
 
 
 def last_changes(changes: pa.Table, rule: SortRule) -> SortedChanges:
@@ -217,7 +227,7 @@ def checksum(path: str) -> str:
 def verify_slices(slices: Iterable[ChangeSlice]) -> None:
     """Raise BadData (SOURCE_CHANGED) when a materialized file is not the one that was written."""
     for change_slice in slices:
-        if change_slice.content is not None:
+        if change_slice.content is not None or change_slice.table is not None:
             continue
         if change_slice.stored is not None:
             if list(change_slice.stored.storage.entries([change_slice.stored.entry.path])) != [
@@ -271,7 +281,8 @@ class ChangeReader:
     def _packed(self, numbers: set[int]) -> list[str]:
         """The columns that are in dictionaries in some of the slices."""
         for number in numbers - self._known.keys():
-            schema = self._file(number).schema_arrow
+            table = self._slices[number].table
+            schema = self._file(number).schema_arrow if table is None else table.schema
             self._known[number] = frozenset(name for name in self._columns if is_packed(schema.field(name).type))
         packed = frozenset[str]().union(*(self._known[number] for number in numbers))
         return [name for name in self._columns if name in packed]
@@ -287,20 +298,28 @@ class ChangeReader:
             yield rows.slice(begin - int(starts[group]), max(0, min(part.stop, int(starts[group + 1])) - begin))
 
     def _starts(self, number: int) -> Int64s:
-        """The first row of each row group of a slice, and the end."""
-        return np.cumsum([0, *self._file(number).group_rows])
+        """The first row of each row group of a slice, and the end. One in memory is one row group."""
+        change_slice = self._slices[number]
+        groups = self._file(number).group_rows if change_slice.table is None else (change_slice.rows,)
+        return np.cumsum([0, *groups])
 
     def _spooled(self, number: int, group: int, names: Sequence[str]) -> pa.Table:
         """A row group with the texts of ``names`` in the spool, where they are put once."""
         key = (number, group, *names)
         if key not in self._numbers:
-            self._numbers[key] = self._spool.add(self._file(number).read_group(group, self._columns), names)
+            self._numbers[key] = self._spool.add(self._read_group(number, group), names)
         return self._numbers[key]
 
+    def _read_group(self, number: int, group: int) -> pa.Table:
+        table = self._slices[number].table
+        return self._file(number).read_group(group, self._columns) if table is None else table.select(self._columns)
+
     def _group(self, number: int, group: int) -> pa.Table:
+        if self._slices[number].table is not None:
+            return self._read_group(number, group)
         if (number, group) in self._cache:
             return self._cache[number, group]
-        table = self._file(number).read_group(group, self._columns)
+        table = self._read_group(number, group)
         if table.nbytes < _CACHE_BYTES:
             self._cache[number, group] = table
         return table
@@ -318,16 +337,22 @@ def read_keys(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Ar
 
 def read_key_rows(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
     """The key columns of the rows of a slice that have a key, as the source has them."""
-    columns = list(dict.fromkeys(key.source for key in keys))
-    return WholeFile(change_slice.source(), use_threads=True).read(columns).slice(0, change_slice.keyed)
+    return _read_columns(change_slice, keys).slice(0, change_slice.keyed)
 
 
 def first_of_others(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> Int64s:
     """For each of the ``others`` of a slice, the number (within the slice) of the row that has its key; ascending."""
-    columns = list(dict.fromkeys(key.source for key in keys))
-    rows = WholeFile(change_slice.source(), use_threads=True).read(columns)
+    rows = _read_columns(change_slice, keys)
     matcher = KeyMatcher(_canonical_keys(rows.slice(0, change_slice.keyed), keys))
     return matcher.match(_canonical_keys(rows.slice(change_slice.rows - change_slice.others), keys))
+
+
+def _read_columns(change_slice: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
+    """The key columns of all rows of a slice."""
+    columns = list(dict.fromkeys(key.source for key in keys))
+    if change_slice.table is not None:
+        return change_slice.table.select(columns)
+    return WholeFile(change_slice.source(), use_threads=True).read(columns)
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:

@@ -349,6 +349,8 @@ def _fitting(part: pa.Table, schema: pa.Schema, columns: Sequence[SourceColumn])
 
 
 def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if values.type == kind:  # full validation counts the digits of decimals, too
+        return values
     is_number = pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)
     return cast_decimals(values, kind) if is_number and pa.types.is_decimal(kind) else values.cast(kind)
 

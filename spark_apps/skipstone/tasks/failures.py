@@ -37,6 +37,17 @@ def caught(work: Callable[[], T], storage: str) -> bytes:
         return _packed(failure)
 
 
+@contextmanager
+def storing(storage: str) -> Iterator[None]:
+    """Raise what ``storage_failure`` makes of an error of the block, for work of the driver itself."""
+    try:
+        yield
+    except OSError as error:
+        if (failure := storage_failure(error, storage)) is None:
+            raise
+        raise failure from error
+
+
 class TaskFailed(Exception):
     """A user's error on its way through Spark; its text holds it whole."""
 

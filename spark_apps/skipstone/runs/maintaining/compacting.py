@@ -43,7 +43,7 @@ from skipstone.tables.filesets import PinnedTable, read_file_set
 from skipstone.tables.shaping.formats import has_lineage, require_mergeable
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tables.upkeep.layout import due_groups, sort_order_of, superfluous_deletes
-from skipstone.tasks.failures import caught, opened, storage_failure
+from skipstone.tasks.failures import caught, opened, storing
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
 from skipstone.tasks.share import compacts_here
 
@@ -162,17 +162,13 @@ def _do(site: MaintainSite, work: _Round, tally: _Tally) -> None:
         catalog=site.catalog, ref=site.ref, ports=site.ports, stage=lambda: site.reporter.stage("commit")
     )
     table = work.pinned.table
-    try:
+    with storing(table.location()):
         result = commit_parts(
             commit,
             table,
             lambda written: _write(site, work, tally, written),
             lambda parts: _change(work, parts),
         )
-    except OSError as error:
-        if failure := storage_failure(error, table.location()):
-            raise failure from error
-        raise
     _take(site, result, tally)
 
 

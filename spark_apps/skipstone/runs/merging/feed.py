@@ -82,7 +82,7 @@ from skipstone.sources.typed.filetypes import spark_type
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.records.heldrows import HeldTable
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
-from skipstone.tasks.failures import carrying, caught, opened
+from skipstone.tasks.failures import carrying, caught, storing
 from skipstone.tasks.mapping import map_batches
 
 #: Messages are read one by one: from here on Spark's tasks are sooner done.
@@ -152,7 +152,8 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
     rows = changes
 
     def sliced(feed: _Feed) -> Sequence[object]:
-        return [opened(caught(lambda: _slice(rows, feed.resolution, site.scratch), site.scratch.where))]
+        with storing(site.scratch.where):
+            return [_slice(rows, feed.resolution, site.scratch.keep)]
 
     return _settled(site, _with_truncation(feed, site, files, find_truncation(changes)), table, sliced)
 
@@ -324,7 +325,7 @@ def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) ->
     )
 
 
-def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
+def _slice(changes: pa.Table, how: Resolution, write: Callable[[pa.Table, SortRule, str], ChangeSlice]) -> FeedSlice:
     of_no_row = pc.equal(changes.column(OP_COLUMN), NO_ROW)
     changes = changes.filter(pc.invert(of_no_row))
     writes = changes.filter(
@@ -336,7 +337,7 @@ def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
     if sifted is not None:
         left = RejectedChanges(rejected=sifted.rejected, skipped=sifted.skipped, passed=sifted.passed, rows=sifted.rows)
     read = changes.num_rows - len(left.rejected) - left.skipped - left.passed
-    made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
+    made = write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
     if made is None:  # a later truncate stands for all of them
         left = replace(left, skipped=left.skipped + read)
     return FeedSlice(
@@ -430,7 +431,7 @@ def _slice_kernel(
             rows = BoundedRows(lambda: PackedRows(schema, how.keys, how.columns), most)
             for batch in batches:
                 rows.add(table_batch(batch, schema))
-            return _slice(rows.table(), how, scratch)
+            return _slice(rows.table(), how, scratch.write)
 
         answer = caught(lambda: bounded(work), scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)

@@ -80,7 +80,7 @@ from skipstone.tables.records.heldrows import HoldsMemory
 from skipstone.tables.shaping.evolution import fits, with_columns
 from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
-from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.failures import storing
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share, merges_here, rewriting_workers
 
@@ -258,7 +258,7 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
                     clear_rejects(job.request)
                 changes = _accepted(job, _read(job, intake.listing, scratch, pinned, absent))
                 _tell_left(job.reporter, changes.leaves)
-            outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
+            outcome, rewrite = _attempt(job, changes, pinned, intake, _Try(scratch, number))
         except RowsAbsent as error:
             changes, absent = None, absent | error.keys
             job.reporter.progress(f"reading the source again: {error}")
@@ -291,7 +291,20 @@ def _head(table: Table) -> int | None:
     return table.metadata.current_snapshot_id
 
 
-def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, token: str) -> tuple[Outcome, Rewrite]:
+@dataclass(frozen=True)
+class _Try:
+    """One of the plans of a run. ``scratch``: of all of them."""
+
+    scratch: Scratch
+    number: int
+
+    @property
+    def token(self) -> str:
+        """Return a name that no other plan has, of this run or of another."""
+        return f"{self.scratch.name}-{self.number}"
+
+
+def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, made: _Try) -> tuple[Outcome, Rewrite]:
     """Prune, rewrite and commit once; a dry run stops before the commit."""
     table, files = pinned.table, pinned.files
     evolved = with_columns(table, changes.columns)
@@ -299,20 +312,16 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
     done: list[Rewrite] = []
 
     def write(written: WrittenFiles) -> TableCommit:
-        done.append(_rewrite(job, changes, target, token, written))
+        done.append(_rewrite(job, changes, target, made, written))
         return _change(job, changes, done[0], files, intake)
 
     site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
-    try:
+    with storing(table.location()):
         if job.is_dry:
-            rewrite = _rewrite(job, changes, target, token, WrittenFiles(evolved))
+            rewrite = _rewrite(job, changes, target, made, WrittenFiles(evolved))
             job.reporter.note(f"It was judged on snapshot {_head(table) or 0}.")
             return NOT_COMMITTED, rewrite
         return commit_written(site, evolved, write), done[0]
-    except OSError as error:
-        if failure := storage_failure(error, table.location()):
-            raise failure from error
-        raise
 
 
 def _read(
@@ -366,7 +375,7 @@ def _tell_pruned(job: _Job, changes: Changes, files: FileSet, pruned: Pruned) ->
     job.reporter.learn(counts, pruned.funnel)
 
 
-def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, written: WrittenFiles) -> Rewrite:
+def _rewrite(job: _Job, changes: Changes, target: PinnedTable, made: _Try, written: WrittenFiles) -> Rewrite:
     pruned = _prune(job, changes, target)
     _tell_pruned(job, changes, target.files, pruned)
     doing = "matching {} changes in {} of {} files" if job.is_dry else "merging {} changes into {} of {} files"
@@ -374,7 +383,11 @@ def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, writt
     job.reporter.progress(doing)
     with _tasks(job, changes, target, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
         threads = job.request.spark.driver_cores if isinstance(tasks, InProcess) else 1
-        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written, is_dry=job.is_dry, threads=threads)
+        if not isinstance(tasks, InProcess):
+            changes = replace(changes, slices=made.scratch.shared(changes.slices))
+        site = RewriteSite(
+            tasks=tasks, cores=cores, token=made.token, written=written, is_dry=job.is_dry, threads=threads
+        )
         rewrite = rewrite_files(site, changes, target, pruned)
     verify_slices(changes.slices)
     return rewrite

@@ -69,7 +69,7 @@ from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.records.heldrows import HeldTable, HoldsMemory
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
-from skipstone.tasks.failures import caught, opened
+from skipstone.tasks.failures import caught, storing
 from skipstone.tasks.share import DriverShare
 
 
@@ -200,11 +200,10 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     rows = read.rows(_kernel_schema([column for column in columns if column not in read.absent]), planned.plan.keys)
     if planned.plan.partial is not None:
         rows = _with_absent(rows, [column for column in columns if column in read.absent], planned.plan.partial)
-    answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     planned = replace(planned, leaves=Leaves.of(names, values))
-    return written_down(
-        site, planned, [change_slice for change_slice in (opened(answer),) if isinstance(change_slice, ChangeSlice)]
-    )
+    with storing(site.scratch.where):
+        kept = [site.scratch.keep(rows, rule, f"slice-{attempt_id()}")] if rows.num_rows else []
+    return written_down(site, planned, kept)
 
 
 def _exact(

@@ -40,7 +40,7 @@ from skipstone.storage.port import Entry, Storage
 from skipstone.storage.volume import Volume
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import known_file_set
-from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.failures import storing
 
 COMPRESSION = "zstd"
 #: Rows of a row group: tasks take row groups side by side.
@@ -126,7 +126,7 @@ def _staged(request: JobRequest, rows: TableRows, progress: Callable[[str], None
     if isinstance(place.storage, Volume):
         Path(place.storage.where(place.folder)).mkdir(parents=True, exist_ok=True)
     namespace, name = (request.source_warehouse or request.warehouse).index_namespace, rows.source.name
-    try:
+    with storing(place.disks):
         if rows.source.change_keys:
             changes = _plan_changes(rows, namespace)
             progress(f"comparing {changes.files} files of {name}")
@@ -135,10 +135,6 @@ def _staged(request: JobRequest, rows: TableRows, progress: Callable[[str], None
         plan = plan_rows(rows, namespace)
         progress(f"reading {plan.files} files of {name}")
         return place.entries(_write_rows(plan, place))
-    except OSError as error:
-        if failure := storage_failure(error, place.disks):
-            raise failure from error
-        raise
 
 
 def plan_rows(rows: TableRows, index_namespace: str | None = None) -> RowsPlan:

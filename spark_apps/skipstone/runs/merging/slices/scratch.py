@@ -1,6 +1,7 @@
-"""Where a merge keeps its changes for executors: a folder of this process alone, among the records of the job.
+"""Where a merge keeps its changes: a folder of this process alone, among the records of the job.
 
-Called by the merge run. A small slice travels with the tasks; others are files on a volume or objects in a bucket.
+Called by the merge run. What the driver works on by itself stays in its memory if it is small. Of the rest, a small
+slice travels with the tasks; others are files on a volume or objects in a bucket.
 What an earlier attempt of the same job left is removed by the next one, and at last by the Table's maintenance.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import UserError
 from skipstone_core.ids import RUNS_DIRECTORY
 
-from skipstone.kernels.changes import ChangeSlice, SortRule, put_slice, write_slice
+from skipstone.kernels.changes import HELD_BYTES, ChangeSlice, SortRule, in_file, in_storage, sorted_slice
 from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
@@ -44,11 +45,25 @@ class Scratch:
         return self.storage.where(self.folder)
 
     def write(self, changes: pa.Table, rule: SortRule, name: str) -> ChangeSlice:
-        """One slice. Raises as ``write_slice`` does."""
-        path = f"{self.folder}/{name}.parquet"
+        """One slice that any process can read. Raises as ``sorted_slice`` does."""
+        return self._put(self._sorted(changes, rule, name))
+
+    def keep(self, changes: pa.Table, rule: SortRule, name: str) -> ChangeSlice:
+        """One slice for this process, in its memory unless it is large. Raises as ``sorted_slice`` does."""
+        made = self._sorted(changes, rule, name)
+        return made if made.held <= HELD_BYTES else self._put(made)
+
+    def shared(self, slices: Iterable[ChangeSlice]) -> tuple[ChangeSlice, ...]:
+        """``slices``, of which those that are in the memory of this process become files that any process can read."""
+        return tuple(part if part.table is None else self._put(part) for part in slices)
+
+    def _sorted(self, changes: pa.Table, rule: SortRule, name: str) -> ChangeSlice:
+        return sorted_slice(changes, rule, self.storage.where(f"{self.folder}/{name}.parquet"))
+
+    def _put(self, made: ChangeSlice) -> ChangeSlice:
         if isinstance(self.storage, Volume):
-            return write_slice(changes, rule, self.storage.where(path))
-        return put_slice(changes, rule, self.storage, path)
+            return in_file(made)
+        return in_storage(made, self.storage, f"{self.folder}/{PurePosixPath(made.path).name}")
 
 
 @contextmanager
