@@ -5,7 +5,7 @@ Used by the readers of each file format. Must not open files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, default_scalar, field_id, nulls
+from skipstone.tables.parquet.unpacking import is_of_texts
 from skipstone.tables.parquetfiles import BATCH_BYTES
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
@@ -139,14 +140,19 @@ class Projection:
             [self._arrow[column.field_id] if isinstance(column, NestedField) else column for column in self.columns]
         )
 
-    def column(self, batch: pa.RecordBatch | None, number: int, count: int) -> pa.Array:
-        """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
+    def physical_texts(self, columns: Collection[str]) -> list[str]:
+        """Columns of the file that ``columns`` of strings or bytes are read from."""
+        numbers = [column.field_id for column in self.columns if column.name in columns]
+        return [self._names[number] for number in numbers if number in self._names]
+
+    def column(self, batch: pa.RecordBatch | None, number: int, count: int, *, packed: bool = False) -> pa.Array:
+        """Column ``number`` of the schema for ``count`` rows, in its kernel type; ``packed``: maybe in a dictionary."""
         target = self._arrow[number].type
         if batch is None or number not in self._names:
             constant = self._constant(number, target)
             return pa.repeat(constant, count) if constant.is_valid else nulls(count, target)
         values = batch.column(batch.schema.get_field_index(self._names[number]))
-        if values.type == target:
+        if values.type == target or (packed and is_of_texts(values.type) and values.type.value_type == target):
             return values
         field = self.schema.find_field(number)
         if isinstance(field.field_type, Opaque):
@@ -214,10 +220,13 @@ def _nothing(_: int) -> None:
 class Decoding:
     """How a file is decoded: about ``batch_bytes`` at once, however long its values are, after which ``spend`` is told
     of the bytes, those of deleted rows and of columns that deletes need too. What it raises ends the reading.
+
+    ``packed``: columns of strings or bytes that come in dictionaries where the file has few distinct values of them.
     """
 
     batch_bytes: int = BATCH_BYTES
     spend: Callable[[int], None] = _nothing
+    packed: frozenset[str] = frozenset()
 
 
 _USUAL = Decoding()
@@ -237,7 +246,7 @@ def live_rows(
     step = max(1, min(len(positions), decoding.batch_bytes // max(projection.repeated_bytes, 1)))
     for start in range(0, len(positions), step):
         piece = None if batch is None else batch.slice(start, step)
-        yield from _live_rows(projection, piece, positions[start : start + step], group, decoding.spend)
+        yield from _live_rows(projection, piece, positions[start : start + step], group, decoding)
 
 
 def _live_rows(
@@ -245,7 +254,7 @@ def _live_rows(
     batch: pa.RecordBatch | None,
     positions: Positions,
     group: int,
-    spend: Callable[[int], None],
+    decoding: Decoding,
 ) -> Iterator[pa.RecordBatch]:
     count = len(positions)
     extra = {
@@ -253,16 +262,24 @@ def _live_rows(
         ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
     }
     arrays = [
-        _inherited(projection.file, column.field_id, projection.column(batch, column.field_id, count), positions)
+        _inherited(
+            projection.file,
+            column.field_id,
+            projection.column(batch, column.field_id, count, packed=column.name in decoding.packed),
+            positions,
+        )
         if isinstance(column, NestedField)
         else extra[column.name]()
         for column in projection.columns
     ]
-    rows = batch_of(arrays, projection.output, count)
-    spend(rows.nbytes)
+    schema = projection.output
+    if decoding.packed:
+        schema = pa.schema([field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)])
+    rows = batch_of(arrays, schema, count)
+    decoding.spend(rows.nbytes)
     if projection.deletions is not None:
         keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
-        spend(sum(key.nbytes for key in keys.values()))
+        decoding.spend(sum(key.nbytes for key in keys.values()))
         live = projection.deletions.live_rows(positions, keys)
         rows = rows if live is None else rows.filter(live)
     if rows.num_rows:

@@ -360,7 +360,8 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
     if not len(wanted):
         return
     # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
-    for batch in file.parquet.batches(names, [group], BATCH_ROWS, file.decoding.batch_bytes):
+    packed = projection.physical_texts(decoding.packed)
+    for batch in file.parquet.batches(names, [group], BATCH_ROWS, decoding.batch_bytes, packed=packed):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))

@@ -24,10 +24,9 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, UUIDType
-from skipstone_core.errors import BadData
 from skipstone_core.filter_sizes import FilterSize
-from skipstone_core.reasons import Reason
 
+from skipstone.files.conforming.columns import as_column, as_table, in_slices, joined, unpacked_bytes
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import ChunkSource, FreshChunks, SplicedFile, SplicedLayout
@@ -37,7 +36,6 @@ from skipstone.tables.arrow import (
     arrow_schema,
     default_scalar,
     field_id,
-    nulls,
     stored_schema,
     with_lineage,
 )
@@ -224,7 +222,7 @@ class DataFileWriter:
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows. Raises BadData (BAD_RECORDS) when a required column is missing or holds null."""
         table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        for part in _slices(self._conform(table), self.flush_bytes):
+        for part in in_slices(self._conform(table), self.flush_bytes):
             for partition, rows in split_by_partition(part, self._partitioning, self._schema):
                 self._take(partition, rows)
 
@@ -280,6 +278,14 @@ class DataFileWriter:
         ]
         return frozenset(self._schema.fields[position].name for position in at)
 
+    @cached_property
+    def packable(self) -> frozenset[str]:
+        """Columns of texts that ``conform`` and ``encoded`` leave in dictionaries."""
+        if self.sorts:
+            return frozenset()
+        texts = {column.name for column in self._columns if column.type in (pa.string(), pa.binary())}
+        return frozenset(texts - self.partition_columns - self.layout.bloom_columns)
+
     @property
     def partitioning(self) -> PartitionSpec:
         """The spec that rows are written under."""
@@ -288,7 +294,7 @@ class DataFileWriter:
     def conform(self, rows: pa.Table) -> pa.Table:
         """Rows of some columns in the types that files are written in. Raises BadData as ``write`` does."""
         wanted = [field for field in self._columns if field.name in rows.column_names]
-        return pa.Table.from_arrays([_column(rows, field) for field in wanted], schema=pa.schema(wanted))
+        return joined([as_table([as_column(rows, field, packed=self.packable) for field in wanted], wanted)])
 
     def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
         """Write whole rows of the file's partition into ``file``: as row groups of the usual size, in sort order."""
@@ -299,16 +305,16 @@ class DataFileWriter:
         """What ``fill`` writes. Several threads may encode at a time."""
         taken: list[pa.Table] = []
         for batch in rows:
-            for part in _slices(self._conform(pa.Table.from_batches([batch])), self.flush_bytes):
+            for part in in_slices(self._conform(pa.Table.from_batches([batch]), self.packable), self.flush_bytes):
                 taken.append(part)
-                if sum(piece.nbytes for piece in taken) >= self.flush_bytes:
+                if sum(map(unpacked_bytes, taken)) >= self.flush_bytes:
                     yield from self._encoded(file, taken)
                     taken = []
         if taken:
             yield from self._encoded(file, taken)
 
     def _encoded(self, file: SplicedFile, taken: list[pa.Table]) -> Iterator[FreshChunks]:
-        rows = self._sorted(pa.concat_tables(taken))
+        rows = self._sorted(joined(taken))
         step = self._group_rows(rows)
         for start in range(0, rows.num_rows, step):
             yield file.encode(rows.slice(start, step))
@@ -327,9 +333,9 @@ class DataFileWriter:
         self._open.clear()
         self._unfinished.clear()
 
-    def _conform(self, table: pa.Table) -> pa.Table:
-        arrays = [_column(table, wanted, self._default(table, wanted)) for wanted in self._columns]
-        return pa.Table.from_arrays(arrays, schema=self._columns)
+    def _conform(self, table: pa.Table, packed: frozenset[str] = frozenset()) -> pa.Table:
+        columns = [as_column(table, wanted, self._default(table, wanted), packed) for wanted in self._columns]
+        return as_table(columns, list(self._columns))
 
     def _default(self, table: pa.Table, wanted: pa.Field) -> pa.Scalar | None:
         """Return the value of a column in rows that come without it; None: null."""
@@ -389,7 +395,7 @@ class DataFileWriter:
         return path
 
     def _group_rows(self, rows: pa.Table) -> int:
-        by_bytes = rows.num_rows * self._spec.row_group_bytes // max(rows.nbytes, 1)
+        by_bytes = rows.num_rows * self._spec.row_group_bytes // max(unpacked_bytes(rows), 1)
         return max(1, min(self._spec.row_group_rows, int(by_bytes)))
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
@@ -447,23 +453,6 @@ class _UnwrittenSplice(SplicedFile):
 
     def copy(self, source: ChunkSource, group: int, fresh: FreshChunks | None = None) -> None:
         pass
-
-
-def _column(table: pa.Table, wanted: pa.Field, default: pa.Scalar | None = None) -> pa.ChunkedArray:
-    position, count = table.schema.get_field_index(wanted.name), table.num_rows
-    absent = nulls(count, wanted.type) if default is None else pa.repeat(default, count)
-    column = table.column(position) if position >= 0 else pa.chunked_array([absent])
-    if not wanted.nullable and column.null_count:
-        fault = "is missing" if position < 0 else f"is null in {column.null_count} rows"
-        raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {fault}.")
-    return column if column.type == wanted.type else column.cast(wanted.type)
-
-
-def _slices(table: pa.Table, nbytes: int) -> Iterator[pa.Table]:
-    """``table`` in slices of about ``nbytes``."""
-    step = max(1, table.num_rows * nbytes // max(table.nbytes, 1))
-    for start in range(0, table.num_rows, step):
-        yield table.slice(start, step)
 
 
 def to_data_files(rows: Iterable[bytes], table: Table) -> list[DataFile]:

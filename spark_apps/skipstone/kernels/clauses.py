@@ -285,7 +285,7 @@ def _take_composed(changed: dict[str, pa.Array], batch: MatchedBatch, composed: 
     numbers = pa.array(composed.numbers[rows])
     for at, name in enumerate(batch.target.schema.names):
         before, values = batch.target.column(at), _chunk(composed.rows.column(name).take(numbers))
-        if not _is_same(before.take(pa.array(rows)), values):
+        if not _is_same(_chunk(before.take(pa.array(rows))), values):
             changed[name] = put(changed.get(name, before), rows, values)
 
 
@@ -356,7 +356,7 @@ def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBat
         before = changed.get(name, batch.target.column(name))
         if path and len(assigned.rows):
             changed[name] = with_field(_chunk(before), path, assigned.rows, assigned.values)
-        elif len(assigned.rows) and not _is_same(before.take(pa.array(assigned.rows)), assigned.values):
+        elif len(assigned.rows) and not _is_same(_chunk(before.take(pa.array(assigned.rows))), assigned.values):
             changed[name] = put(before, assigned.rows, assigned.values)
 
 
@@ -372,7 +372,7 @@ def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterato
     """Yield the values that a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
     fields = {
-        name: field_at(schema, name)
+        name: _of_values(field_at(schema, name))
         for name in (*clause.values, *clause.expressions, *clause.literals)
         if (split_path(name)[0] if name in clause.fields else name) in schema.names
     }
@@ -415,6 +415,11 @@ def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     return values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+
+
+def _of_values(field: pa.Field) -> pa.Field:
+    """``field`` without a dictionary."""
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -294,9 +294,9 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
             if work.plan.partial is not None:
                 require_whole(source, work.plan.partial)
             several = _have_several(histories, work.slices[number], number, here)
-            single = source.filter(pa.array(~several))
+            single = _picked(source, np.flatnonzero(~several))
             first = here[~several] < work.slices[number].rows - work.slices[number].others  # one of each key
-            rest = rest.plus(count_unmatched(work.plan, single.filter(pa.array(first))))
+            rest = rest.plus(count_unmatched(work.plan, _picked(single, np.flatnonzero(first))))
             for batch in _inserts(single, work.plan.when_not_matched, writer.arrow_schema):
                 writer.write(batch)
                 inserted += batch.num_rows
@@ -480,7 +480,7 @@ def _picked_rows(
         most = rows_at_once(source)
         for first in range(0, len(here), most):
             part = here[first : first + most]
-            yield part + start, source.take(pa.array(part))
+            yield part + start, _picked(source, part)
 
 
 def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -489,4 +489,11 @@ def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema
     for number, clause in enumerate(clauses):
         rows = np.flatnonzero(choice == number)
         for start in range(0, len(rows), most):
-            yield inserted_rows(source.take(pa.array(rows[start : start + most])), clause, schema)
+            yield inserted_rows(_picked(source, rows[start : start + most]), clause, schema)
+
+
+def _picked(source: SourceRows, rows: Int64s) -> pa.Table:
+    """Some rows, ascending; all of them without a copy if they are in memory."""
+    if isinstance(source, SpooledRows) or len(rows) < source.num_rows:
+        return source.take(pa.array(rows))
+    return source

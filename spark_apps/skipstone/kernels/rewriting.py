@@ -16,6 +16,7 @@ from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.footers import UNREADABLE
+from skipstone.files.projections import Decoding
 from skipstone.files.reader import OpenDataFile
 from skipstone.files.splicing import ChunkSource, FreshChunks, SplicedFile
 from skipstone.files.writer import DataFileWriter
@@ -180,7 +181,7 @@ class FileRewriter:
     ) -> Iterator[MatchedBatch]:
         start = 0
         most = self._rows_at_once
-        for batch in opened.read(names, group):
+        for batch in opened.read(names, group, decoding=self._decoding):
             for first in range(0, batch.num_rows, most):
                 rows = batch.slice(first, most)
                 stop = start + rows.num_rows
@@ -189,6 +190,10 @@ class FileRewriter:
                 held = held_rows(self._source, match)
                 yield MatchedBatch(rows, held.source, held.match, choice, self._plan.partial, composed)
                 start = stop
+
+    @cached_property
+    def _decoding(self) -> Decoding:
+        return Decoding(packed=self._writer.packable) if self._file is not None else Decoding()
 
     @cached_property
     def _rows_at_once(self) -> int:

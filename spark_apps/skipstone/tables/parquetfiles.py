@@ -136,9 +136,12 @@ class WholeFile:
         groups: Collection[int] | None = None,
         rows: int = BATCH_ROWS,
         nbytes: int = BATCH_BYTES,
+        *,
+        packed: Collection[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """The rows of row groups (None: of all), at most so many ``rows`` at once, and about ``nbytes`` in memory
         unless a few rows are more. Texts are texts, also where a file's schema says that they are in a dictionary.
+        ``packed``: columns of texts that come in dictionaries where these are small.
 
         Raises as ``read`` does, maybe after the last batch of a row group: until then a row may hold values of
         several rows, so whoever stops before must not use what it has.
@@ -146,7 +149,7 @@ class WholeFile:
         for group in range(len(self.group_rows)) if groups is None else groups:
             count = 0
             self._prefetch([group], columns)
-            for batch in self._decoded(columns, group, rows, nbytes):
+            for batch in self._decoded(columns, group, rows, nbytes, packed):
                 count += batch.num_rows
                 yield batch.select(columns)
             _require(f"row group {group}", count, self.group_rows[group])
@@ -161,7 +164,9 @@ class WholeFile:
         ]
         prefetch([(at, at + chunk.total_compressed_size) for at, chunk in zip(starts, chunks, strict=True)])
 
-    def _decoded(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
+    def _decoded(
+        self, columns: Sequence[str], group: int, rows: int, nbytes: int, packed: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         """The batches of a row group. Texts that a dictionary repeats stay in it until few enough rows are cut off;
         what else may be long is decoded in pieces, which are put together where they are not.
         """
@@ -173,7 +178,9 @@ class WholeFile:
             return
         decoding = self._decoding(columns, group, rows, nbytes)
         if decoding.rows == rows and not decoding.kept and decoding.uneven is None:
-            yield from self._batches(self._file, columns, group, rows)
+            small = [name for name in packed if self._has_small_dictionary(name, group)]
+            file = self._with_dictionaries(small) if small else self._file
+            yield from self._batches(file, columns, group, rows)
             return
         file = self._with_dictionaries(decoding.kept) if decoding.kept else self._file
         held: list[pa.RecordBatch] = []
@@ -225,6 +232,11 @@ class WholeFile:
         most = min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1)))
         paged = [self._paged(chunk, count, longest) for chunk in chunks]
         return _Decoding(most, frozenset(kept), UnevenRows.of(paged, min(most, count), nbytes))
+
+    def _has_small_dictionary(self, column: str, group: int) -> bool:
+        """Return whether texts take a byte each at most, their dictionary included: a plain one takes four."""
+        chunks = _chunks(self.metadata.row_group(group), [column])
+        return len(chunks) == 1 and _repeats(chunks[0]) and chunks[0].total_uncompressed_size <= chunks[0].num_values
 
     def _is_coded(self, chunk: Any, nbytes: int) -> bool:
         """Return whether all values of a chunk are in a dictionary of at most ``nbytes``: Arrow adds the others."""
