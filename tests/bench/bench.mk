@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-page bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-merge-states bench-operator bench-page bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-all: setup ## All benchmarks on this commit, hours; the same call goes on after a kill (SMALL=1: half an hour; ARGS="--list")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
@@ -51,6 +51,9 @@ bench-memory: setup ## Peak memory of each kind of run by the length of texts th
 bench-merge: setup ## Merges beside Delta and Iceberg (ARGS="--scale 1 --segments 4 --files 40" for smaller ones)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.merge $(ARGS)
+
+bench-merge-states: setup ## Merges into many files, after 1,000 merges, and with deletion vectors (ARGS="--only files")
+	$(PYTHON_ENV)/python -m tests.bench.merge_states $(ARGS)
 
 bench-operator: setup ## CPU, requests and bytes of the operator's passes beside 5,000 finished jobs and 500 Tables
 	$(PYTHON_ENV)/python -m tests.bench.passes $(ARGS)

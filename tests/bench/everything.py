@@ -54,6 +54,7 @@ PLAN = (
     Step("joins", "--scale 3", f"--scale 0.3 {SMALL_LINES}"),
     Step("tpch", "--scale 3", f"--scale 0.3 {SMALL_LINES} --only 6 11 17"),
     Step("merge", "", "--scale 0.3 --segments 4 --files 20 --repeats 1"),
+    Step("merge_states", "", "--files 50 --merges 25 --rows 4000 --repeats 2"),
     Step("build", "--columns l_suppkey l_orderkey", f"--scale 0.3 {SMALL_LINES} --columns l_suppkey"),
     Step("catchup", "", "--few 5 --many 20 --repeats 3"),
     Step(

@@ -10,6 +10,7 @@ import copy
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, trusted
-from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
+from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, map_values
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
 from skipstone.tables.slimmanifests import STATISTICS, SlimManifest, learn_columns, read_slim_manifests
@@ -110,7 +111,8 @@ class FileSet:
         self.decode_counts = content.decode_counts
         self._manifests, self._deletes = content.manifests, content.deletes
         self._starts = np.cumsum([0, *(manifest.count for manifest in self._manifests)])
-        self._bounds: dict[int, ColumnBounds] = {}
+        #: By field id and type: a schema may read a column in a wider one.
+        self._bounds: dict[tuple[int, str], ColumnBounds] = {}
         self._column_sizes: dict[int, pa.Array] = {}
 
     def __len__(self) -> int:
@@ -121,7 +123,6 @@ class FileSet:
         """The same files for a run that reads them in ``schema``, an evolution of the pinned one."""
         copied = copy.copy(self)
         copied.schema = schema
-        copied._bounds = {}  # they are of the types of a schema
         return copied
 
     @cached_property
@@ -158,7 +159,7 @@ class FileSet:
         """
         slim = [manifest for manifest in self._manifests if isinstance(manifest, SlimManifest)]
         try:
-            learn_columns(slim, [number for number in field_ids if number not in self._bounds])
+            learn_columns(slim, [number for number in field_ids if self._bounds_key(number) not in self._bounds])
         except NotWholeError as error:
             forget_content(error.name)
             raise
@@ -204,13 +205,16 @@ class FileSet:
 
         Raises KeyError when the pinned schema has no such primitive column.
         """
-        bounds = self._bounds.get(field_id)
-        if bounds is None:
-            bounds = self._bounds[field_id] = self._read_bounds(field_id)
-        return bounds
+        kind, key = self._type_of(field_id), self._bounds_key(field_id)
+        if key not in self._bounds:
+            self._bounds[key] = self._read_bounds(field_id, kind)
+        return self._bounds[key]
 
-    def _read_bounds(self, field_id: int) -> ColumnBounds:
-        kind = self._type_of(field_id)
+    def _bounds_key(self, field_id: int) -> tuple[int, str]:
+        field = self.schema.find_column_name(field_id)
+        return field_id, "" if field is None else str(self.schema.find_field(field_id).field_type)
+
+    def _read_bounds(self, field_id: int, kind: IcebergType) -> ColumnBounds:
         self.learn([field_id])
         counts = [self._statistic(name, field_id) for name in ("null_counts", "nan_counts", "value_counts")]
         raw = [decode_bounds(self._statistic(name, field_id), kind, arrow_type_of(kind)) for name in ("lower", "upper")]
@@ -323,14 +327,27 @@ class FileSet:
 
     def _statistic(self, name: str, field_id: int) -> pa.Array:
         value_type = pa.binary() if name in ("lower", "upper") else pa.int64()
-        arrays = [manifest.statistic(name, field_id) for manifest in self._manifests]
-        return pa.concat_arrays([pa.nulls(0, value_type), *arrays])
+        arrays = [pa.nulls(0, value_type)]
+        for is_small, manifests in groupby(self._manifests, _is_small):
+            if is_small:  # of many small ones, Arrow's calls take longer than a copy of all statistics
+                arrays.append(map_values(pa.concat_arrays([manifest.column(name) for manifest in manifests]), field_id))
+            else:
+                arrays += [manifest.statistic(name, field_id) for manifest in manifests]
+        return pa.concat_arrays(arrays)
 
     def _locate(self, ordinal: int) -> tuple[DataManifest | SlimManifest, int]:
         if not 0 <= ordinal < len(self):
             raise IndexError(ordinal)
         at = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
         return self._manifests[at], ordinal - int(self._starts[at])
+
+
+#: Entries of manifests whose statistics are put together before they are searched.
+_SMALL = 256
+
+
+def _is_small(manifest: DataManifest | SlimManifest) -> bool:
+    return isinstance(manifest, DataManifest) and manifest.count <= _SMALL
 
 
 def _are_all(rows: npt.NDArray[np.int64], count: int) -> bool:

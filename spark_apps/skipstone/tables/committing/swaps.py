@@ -17,6 +17,7 @@ from functools import partial
 from threading import Barrier
 from typing import Literal, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -309,9 +310,10 @@ def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:
     listed = read_manifests(head, table.io, table.metadata.format_version)
     manifests = [manifest for manifest in listed if manifest.content == ManifestContent.DATA]
     decoded, _ = read_data_manifests(manifests, table.io)
-    wanted = pa.array(sorted(removed), pa.string())
-    named = (pc.any(pc.is_in(manifest.entries.column("path"), wanted)).as_py() for manifest in decoded)
-    return frozenset(manifest.manifest_path for manifest, is_one in zip(manifests, named, strict=True) if is_one)
+    paths = pa.chunked_array([manifest.entries.column("path") for manifest in decoded], pa.string())
+    places = pc.indices_nonzero(pc.is_in(paths, pa.array(sorted(removed), pa.string()))).to_numpy()
+    ends = np.cumsum([manifest.count for manifest in decoded])
+    return frozenset(manifests[at].manifest_path for at in np.searchsorted(ends, places, side="right").tolist())
 
 
 def _await_manifest_writers() -> None:
