@@ -25,6 +25,8 @@ DELETE = MergeClause(action=MergeAction.DELETE)
 DELETE_D = MergeClause(action=MergeAction.DELETE, when=f"source.{OP} = 'D'")
 INSERT = MergeClause(action=MergeAction.INSERT)
 SEED = 5
+#: Rises with every change of feeds.
+FEEDS = 2
 #: Files that a case touches at least, if the table has as many: fewer are written again before the cores are busy.
 FEWEST = 4
 #: The case of keys in no order, on files with bloom filters and without an index.
@@ -79,7 +81,7 @@ class Feeds:
         keys: tuple[str, ...] = (),
         **clauses: tuple[MergeClause, ...],
     ) -> Case:
-        folder = self.bed.root / "feeds" / name.replace(" ", "-").replace(",", "")
+        folder = self.bed.root / "feeds" / f"{name.replace(' ', '-').replace(',', '')}-{FEEDS}"
         files = self._files(target)
         if not folder.exists():
             say(f"feed: {name}")
@@ -119,8 +121,9 @@ class Feeds:
             yield _with_op(_changed(_picked(path, 20)), 0.0)
 
     def _one_percent(self, files: Files, target: Target) -> Iterator[pa.Table]:
-        """Twenty rows of each of one file in a hundred, from all over the table."""
-        for path in files[50 % len(files) :: 100]:
+        """Twenty rows of each of one file in a hundred, and of at least ``FEWEST``, from all over the table."""
+        step = max(1, len(files) // max(FEWEST, len(files) // 100))
+        for path in files[step // 2 :: step]:
             yield _with_op(_changed(_picked(path, 20)), 0.0)
 
     def _inserts(self, files: Files, target: Target) -> Iterator[pa.Table]:
