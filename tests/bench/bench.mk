@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-merge-states bench-operator bench-page bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-merge-states bench-operator bench-page bench-peers bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-all: setup ## All benchmarks on this commit, hours; the same call goes on after a kill (SMALL=1: half an hour; ARGS="--list")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
@@ -61,6 +61,10 @@ bench-operator: setup ## CPU, requests and bytes of the operator's passes beside
 bench-page: setup ## Take results of build/bench into docs/results, and write the tables of the documentation from these
 	$(PYTHON_ENV)/python -m tests.bench.page --take
 	$(PYTHON_ENV)/python scripts/diagrams.py
+
+bench-peers: setup ## Upserts, lookups, lag and space beside engines that have indexes (ARGS="--scale 0.05 --files 8 --only lance hudi")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.peers_run $(ARGS)
 
 bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
 	$(PYTHON_ENV)/python -m tests.bench.planning $(ARGS)

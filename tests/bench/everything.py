@@ -70,6 +70,7 @@ PLAN = (
     Step("pruning", "", "--sizes 10000 --repeats 1"),
     Step("sizing", "", "--rows 20000 --files 4"),
     Step("hbase", "", "--rows 20000 --files 4 --repeats 2"),
+    Step("peers_run", "", "--scale 0.05 --files 8 --repeats 1"),
     Step(
         "server",
         "--only 'point;server;many files;start;memory'",

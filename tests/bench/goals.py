@@ -195,6 +195,12 @@ GOALS: dict[str, tuple[Goal, ...]] = {
         Goal("server", "tpch: Q*", "ratio >= 0.97"),
         Goal("server", "tpch: geometric mean", "ratio >= 1.2"),
     ),
+    "peers with indexes": (
+        Goal("peers", "upsert: *", "ratio >= 1.5"),
+        Goal("peers", "lookup, *", "ratio >= 1"),
+        Goal("peers", "services: *", "ratio >= 1"),
+        Goal("peers", "bytes: *", "ratio_bytes >= 1"),
+    ),
     "scale": (
         Goal("planning", "planning, * files", "ratio <= 0.1"),
         Goal("pruning", "int64, *", "cpu_s <= 2"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tests.bench.peers_published import PEER_TABLES
+from tests.bench.peers_published import SCALE as PEERS_SCALE
 from tests.bench.tables import (
     Cases,
     Column,
@@ -38,6 +40,7 @@ SCALES: Mapping[str, tuple[object, ...]] = {
     "hbase": (10_000_000,),
     "catchup": (40, 400),
     "thresholds": (3_600_000,),
+    "peers": (PEERS_SCALE,),
 }
 OURS = Column("Skipstone", "ours_s", seconds)
 ICEBERG = Column("Iceberg", "peers.iceberg", seconds)
@@ -484,4 +487,5 @@ TABLES = (
         ("File", "From its arrival", "From the schedule's next minute", "Goal"),
         _freshness,
     ),
+    *PEER_TABLES,
 )
