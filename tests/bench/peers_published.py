@@ -12,6 +12,8 @@ from tests.bench.tables import Line, Row, Table, seconds, unit
 #: Of full runs.
 SCALE = 0.2
 CALL = "make bench-peers"
+#: Seconds, or bytes, of what had nothing to do: an empty cell.
+NOTHING = 0.001
 #: Columns: ours first, then the ways of peers, by the names in lines.
 OURS = {"skipstone_cow": "Skipstone", "skipstone_mor": "Skipstone, merge-on-read"}
 PEERS = {
@@ -46,8 +48,8 @@ class Sides:
             for name in OURS:
                 ours = [line["ours"][self.measure] for line in some if line["against"] == name and self._ours(line)]
                 values[name] = median(ours) if ours else None
-            known = [value for value in values.values() if value is not None]
-            cells = [self._cell(values.get(name), min(known, default=None)) for name in (*OURS, *PEERS)]
+            known = {name: value for name, value in values.items() if value is not None and value > NOTHING}
+            cells = [self._cell(known.get(name), min(known.values(), default=None)) for name in (*OURS, *PEERS)]
             yield Row((case, *cells), tuple(some))
 
     def _has(self, line: Line) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.bench import results
 from tests.bench.lineitem import say
-from tests.bench.peers_published import SCALE
+from tests.bench.peers_published import NOTHING, SCALE
 from tests.bench.peers_rows import BEHIND, CAUGHT_UP, SYNCED, WARM, Expected, Rows
 from tests.bench.peers_setup import PEERS, SKIPSTONE, Answer, Engine, Failed, Listing, Mode, Program, copy_state
 
@@ -239,7 +239,7 @@ def _lines(ours: Place, theirs: Place, mode: Mode, rows: Rows) -> Iterable[dict[
             "repeats": max(len(other.seconds.get(case, ())), 1),
         }
         for name, measure in (("ratio", "seconds"), ("ratio_cpu", "cpu_seconds"), ("ratio_bytes", "bytes")):
-            if line["ours"].get(measure) and line["peer"].get(measure):
+            if all(line[side].get(measure, 0) > NOTHING for side in ("ours", "peer")):
                 line[name] = line["peer"][measure] / line["ours"][measure]
         yield line
 

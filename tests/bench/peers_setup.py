@@ -129,7 +129,7 @@ PEERS = (
     Engine(
         name="ducklake",
         modes=(Mode(name="ducklake", title="DuckLake, sorted"),),
-        requirements=("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "pyarrow==26.0.1"),
+        requirements=("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "pyarrow==26.0.1", "numpy==2.4.6"),
         services="flushes, rewrites and merges files",
     ),
 )
