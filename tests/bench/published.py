@@ -37,7 +37,7 @@ SCALES: Mapping[str, tuple[object, ...]] = {
     "upsert": (10_000_000,),
     "equality": ("4000000 v2", "4000000 v3"),
     "sizing": (1_000_000,),
-    "hbase": (10_000_000,),
+    "hbase": (10_000_000, 100_000_000),
     "catchup": (40, 400),
     "thresholds": (3_600_000,),
     "peers": (PEERS_SCALE,),
@@ -239,7 +239,8 @@ def _hbase(lines: Sequence[Line]) -> Iterator[Row]:
         what = line["case"].removesuffix(", seconds")
         form = unit("MB", 1e-6) if what == "bytes" else seconds
         label = "bytes, without HBase's own" if what == "bytes" else DIGITS.sub(lambda keys: count(int(keys[0])), what)
-        yield Row((label, form(line["table"]), form(line["hbase"]), ratio(line["ratio"])), (line,))
+        values = (form(line["table"]), form(line["hbase"]), ratio(line["ratio"]))
+        yield Row((label, count(line["scale"]), *values), (line,))
 
 
 REQUESTS = {
@@ -428,7 +429,7 @@ TABLES = (
     _table("build", 'make bench-build ARGS="--columns l_suppkey l_orderkey"', BUILDS, "Column"),
     Table("catchup", "catchup", "make bench-catchup", ("Segments", "Time", "Processor seconds"), _catchups),
     _table("sizing", "make bench-sizing", SIZES, "Columns"),
-    Table("hbase", "hbase", "make bench-hbase", ("Case", "In its table", "In HBase", "Ratio"), _hbase),
+    Table("hbase", "hbase", "make bench-hbase", ("Case", "Rows", "In its table", "In HBase", "Ratio"), _hbase),
     _table(
         "requests",
         "make bench-requests",
