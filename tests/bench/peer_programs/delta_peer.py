@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,4 +66,4 @@ class Delta:
 
 
 if __name__ == "__main__":
-    serve(Delta(sys.argv[1]))
+    serve(Delta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,4 +61,4 @@ class DuckLake:
 
 
 if __name__ == "__main__":
-    serve(DuckLake(sys.argv[1]))
+    serve(DuckLake)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,4 +116,4 @@ class Hudi:
 
 
 if __name__ == "__main__":
-    serve(Hudi(sys.argv[1]))
+    serve(Hudi)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,4 +62,4 @@ class Lance:
 
 
 if __name__ == "__main__":
-    serve(Lance(sys.argv[1]))
+    serve(Lance)

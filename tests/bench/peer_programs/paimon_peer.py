@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -114,4 +113,4 @@ class Paimon:
 
 
 if __name__ == "__main__":
-    serve(Paimon(sys.argv[1]))
+    serve(Paimon)

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -115,10 +115,15 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def serve(peer: Peer) -> None:
-    """Answer calls until the input ends. A call is timed without the digest of its answer."""
+def serve(make: Callable[[str], Peer]) -> None:
+    """Make the engine with the folder that the command line names, and answer calls until the input ends.
+
+    A call is timed without the digest of its answer. What an engine's own processes print is no answer, so they get the
+    standard error from the start.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    peer = make(sys.argv[1])
     for line in sys.stdin:
         call = json.loads(line)
         try:

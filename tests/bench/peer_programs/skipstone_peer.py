@@ -10,7 +10,6 @@ import itertools
 import multiprocessing
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -154,4 +153,4 @@ def _run(request: JobRequest) -> None:
 
 
 if __name__ == "__main__":
-    serve(Skipstone(sys.argv[1]))
+    serve(Skipstone)
