@@ -128,6 +128,19 @@ def test_a_request_to_end_that_comes_before_the_program_is_not_lost(
     assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
 
+def test_a_process_that_cannot_be_forked_leaves_signals_and_files_as_they_were(
+    folder: PodFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError("too many processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ()), len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(BlockingIOError):
+        start(order(folder, "exit 0"), folder.path / "log")
+    assert (signal.pthread_sigmask(signal.SIG_BLOCK, ()), len([*Path("/proc/self/fd").iterdir()])) == before
+
+
 def test_a_process_whose_supervisor_is_killed_is_lost_and_leaves_nothing(folder: PodFolder) -> None:
     supervisor = folder.start(order(folder, "(setsid sleep 1000 &) ; echo ready; sleep 1000"))
     run(folder)

@@ -139,10 +139,15 @@ def start(order: Order, log: Path) -> int:
     parent = os.getpid()
     # Until it has become its program, the new process has the handlers of this one, which would swallow a signal.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _REQUESTS)
-    if pid := os.fork():
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(target)
-        os.close(nothing)
+    pid: int | None = None
+    try:
+        pid = os.fork()
+    finally:
+        if pid != 0:  # in this process, also if there is no new one
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(target)
+            os.close(nothing)
+    if pid:
         return pid
     try:
         _become(order, nothing, target, parent)
