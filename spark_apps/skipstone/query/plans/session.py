@@ -7,7 +7,7 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -92,6 +92,8 @@ class _Rewritten:
 
 _rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
 _without_index: WeakSet[DataFrame] = WeakSet()
+#: The problems with settings that each session was warned of.
+_warned: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 
 
 def sql(
@@ -249,9 +251,17 @@ def _session(df: DataFrame) -> Session:
     limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), cost)
     staging, wap_branch = Staging(jvm(spark)), settings.get("spark.wap.branch")
     problems += [*misread, *_unknown(settings)]
-    for problem in problems:
-        logger.warning("%s", problem)
+    _warn_once(spark, problems)
     return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled, tuple(problems))
+
+
+def _warn_once(spark: SparkSession, problems: Sequence[str]) -> None:
+    """Log a warning for each problem that the session was not warned of before: each action reads all settings."""
+    warned = _warned.setdefault(spark, set())
+    for problem in problems:
+        if problem not in warned:
+            logger.warning("%s", problem)
+    warned.update(problems)
 
 
 def _unknown(settings: Mapping[str, str]) -> Iterator[str]:
