@@ -58,8 +58,11 @@ class ReplayRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumptionRecord:
-    """One record. ``previous`` is the one before it; ``rest`` the one that holds what ``entries`` lack, or None.
+    """One record. ``previous`` is the one before it in the history of its commit; ``rest`` the one that holds what
+    ``entries`` lack, or None.
 
+    ``beside``: the newest record of the consumer when it was written, if that is another one than ``previous``: of a
+    commit on another branch, or of one that was rolled back.
     ``entries``: for each file 16 bytes that stand for its path, 8 for its size and time, 8 for its last change
     of status.
     """
@@ -67,9 +70,15 @@ class ConsumptionRecord:
     table_uuid: str
     consumer: str
     previous: RecordPointer | None = None
+    beside: RecordPointer | None = None
     rest: RecordPointer | None = None
     entries: bytes = b""
     version: int = RECORD_VERSION
+
+    @property
+    def earlier(self) -> RecordPointer | None:
+        """The record that was written before it, whatever branch it is of."""
+        return self.beside or self.previous
 
 
 def consumed_property(consumer: str) -> str:

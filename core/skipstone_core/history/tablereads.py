@@ -65,12 +65,14 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRead:
-    """A read of a table that was committed. ``number``: of the consumer's reads, from 1.
+    """A read of a table that was committed. ``number``: of the consumer's reads, from 1, of all branches.
 
+    ``after``: the commit of the read before it in the history of its own commit, empty without one; None: written by a
+    release that remembered one history only.
     ``snapshot_id``: up to which the source was read, 0 while it had none; ``start``: the job's fromSnapshot, or empty.
     ``commit_id`` and ``sequence_number``: of the commit in the table that holds the rows now. Ids are text: JSON loses
-    long numbers. ``where``: the condition of the rows. ``earlier``: of the oldest read that is remembered, the values
-    of ``start`` of those before it.
+    long numbers. ``where``: the condition of the rows. ``earlier``: of a read of which the one before it is not
+    remembered, the values of ``start`` of all before it.
     """
 
     number: int
@@ -80,6 +82,7 @@ class TableRead:
     sequence_number: int
     start: str = ""
     where: str = ""
+    after: str | None = None
     earlier: tuple[str, ...] = ()
 
 
@@ -89,12 +92,39 @@ def read_property(consumer: str) -> str:
 
 
 def encode_reads(reads: Sequence[TableRead]) -> str:
-    """The value of the table property: the newest reads, the newest first, and where any read has begun."""
-    kept = list(reads[:MAX_READS])
-    if forgotten := reads[MAX_READS:]:
-        starts = [*kept[-1].earlier, *_starts(forgotten)]
-        kept[-1] = replace(kept[-1], earlier=tuple(dict.fromkeys(starts)))
+    """The value of the table property: the newest reads, the newest first, and where any read has begun.
+
+    ``reads``: those of all branches.
+    """
+    kept = list(reads)
+    while len(kept) > MAX_READS:
+        forgotten = kept.pop()
+        starts = tuple(_starts([forgotten]))
+        kept = [
+            replace(read, earlier=tuple(dict.fromkeys([*read.earlier, *starts])))
+            if starts and _is_next(read, forgotten)
+            else read
+            for read in kept
+        ]
     return json.dumps([encode(read) for read in kept], separators=(",", ":"))
+
+
+def _is_next(read: TableRead, before: TableRead) -> bool:
+    """Return whether a read is the next one after another in its history."""
+    return read.number == before.number + 1 if read.after is None else read.after == before.commit_id
+
+
+def is_remembered_whole(reads: Sequence[TableRead]) -> bool:
+    """Return whether these are all reads of a consumer, the newest first, and none was forgotten."""
+    return not reads or reads[-1].number == 1
+
+
+def reads_up_to(reads: Sequence[TableRead], read: TableRead) -> Iterator[TableRead]:
+    """``read`` and those before it in its history, the newest first, as far as they are among ``reads``."""
+    at: TableRead | None = read
+    while at is not None:
+        yield at
+        at = next((before for before in reads if _is_next(at, before)), None)
 
 
 def _starts(reads: Sequence[TableRead]) -> Iterator[str]:

@@ -181,11 +181,14 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class HoldsRecord:
-    """All held rows of a table after one commit. ``previous``: the record of the commit before it that changed them."""
+    """All held rows of a table after one commit.
+
+    ``earlier``: the record that was written before it, whatever branch its commit is of.
+    """
 
     table_uuid: str
     rows: HeldRows = field(default_factory=dict)
-    previous: RecordPointer | None = None
+    earlier: RecordPointer | None = None
 
 
 def encode_holds(record: HoldsRecord) -> bytes:
@@ -194,7 +197,7 @@ def encode_holds(record: HoldsRecord) -> bytes:
         names: {key: [row.missing, sorted(row.lost), row.is_gone, row.through] for key, row in of.items()}
         for names, of in record.rows.items()
     }
-    previous = encode_pointer(record.previous) if record.previous else None
+    previous = encode_pointer(record.earlier) if record.earlier else None
     raw = {"version": _VERSION, "table": record.table_uuid, "previous": previous, "rows": rows}
     return json.dumps(raw, separators=(",", ":"), sort_keys=True).encode()
 
@@ -214,7 +217,7 @@ def decode_holds(content: bytes) -> HoldsRecord:
             }
             for names, of in raw["rows"].items()
         }
-        previous = decode_pointer(raw["previous"]) if raw["previous"] else None
-        return HoldsRecord(table_uuid=str(raw["table"]), rows=rows, previous=previous)
+        earlier = decode_pointer(raw["previous"]) if raw["previous"] else None
+        return HoldsRecord(table_uuid=str(raw["table"]), rows=rows, earlier=earlier)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractViolation(f"a record of held rows cannot be read: {error}") from error

@@ -30,15 +30,19 @@ class HoldsMemory:
     warehouse: WarehouseRef
 
     def find_head(self, table: Table) -> RecordPointer | None:
-        """Return the newest record whose commit is in the history of main. Raises DependencyUnavailable."""
+        """Return the newest record whose commit is in the history of the head. Raises DependencyUnavailable."""
+        pointer = self.find_newest(table)
+        while pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number, txn_records(table)):
+            pointer = self.read(table, pointer).earlier
+        return pointer
+
+    def find_newest(self, table: Table) -> RecordPointer | None:
+        """Return the newest record, whatever branch its commit is of. Raises DependencyUnavailable."""
         text = table.properties.get(HELD_PROPERTY)
         try:
-            pointer = decode_pointer(text) if text else None
+            return decode_pointer(text) if text else None
         except ContractViolation as error:
             raise self._unavailable(HELD_PROPERTY, error) from error
-        while pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number, txn_records(table)):
-            pointer = self.read(table, pointer).previous
-        return pointer
 
     def read(self, table: Table, pointer: RecordPointer) -> HoldsRecord:
         """Return one record. Raises DependencyUnavailable when it is gone or damaged."""
@@ -99,7 +103,8 @@ def held_pointer(table: Table, held: HeldTable, rows: Mapping[str, HeldRow], sna
     """
     before = held.record.rows if held.record else {}
     after = {**before, held.keys: {**held.rows, **rows}}
-    record = HoldsRecord(table_uuid=str(table.metadata.table_uuid), rows=after, previous=held.head)
+    newest = held.memory.find_newest(table)
+    record = HoldsRecord(table_uuid=str(table.metadata.table_uuid), rows=after, earlier=newest)
     pointer = RecordPointer(
         digest=held.memory.keep(table, record),
         number=held.head.number + 1 if held.head else 1,

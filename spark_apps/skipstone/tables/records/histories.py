@@ -12,6 +12,7 @@ from dataclasses import replace
 from propcache.api import cached_property
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.history.commits import TxnRecord
 from skipstone_core.history.lineages import (
     Lineage,
@@ -24,8 +25,10 @@ from skipstone_core.history.lineages import (
     plan_lineage,
 )
 from skipstone_core.ids import LINEAGE_PROPERTY, TXN_SUMMARY
+from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import summary_of
+from skipstone.tables.answers.branches import BranchTable
 from skipstone.tables.filesets import read_file_set
 
 #: Which snapshot a cherry-picked one applied again, in its summary.
@@ -46,15 +49,14 @@ def _by_id(table: Table) -> Mapping[int, Snapshot]:
     return {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
 
 
-def was_rolled_back(
-    table: Table, snapshot_id: int, sequence_number: int, records: Mapping[str, TxnRecord] | None = None
-) -> bool:
-    """Return whether a snapshot that was committed to main is no longer an ancestor of its head.
+def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int, records: Mapping[str, TxnRecord]) -> bool:
+    """Return whether a commit of ours, to main or another branch, is not an ancestor of the head of ``table``.
 
     Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
-    retained is newer. Then the chain was cut, for which not every engine leaves a sign: what lies behind the cut counts
-    as an ancestor unless the lineage, told by ``records`` (the newest of the table), knows better. What a cherry-pick
-    applied again is not rolled back.
+    retained is newer. Then the chain was cut, for which not every engine leaves a sign: what lies behind the cut of
+    main counts as an ancestor unless the lineage, told by ``records`` (the newest of the table), knows better. What a
+    cherry-pick applied again is not rolled back.
+    Raises DependencyUnavailable for a commit behind the cut of another branch of which nothing is left to tell.
     """
     snapshot: Snapshot | None = None
     for snapshot in ancestors(table):
@@ -62,10 +64,26 @@ def was_rolled_back(
             return False
         if (snapshot.sequence_number or 0) < sequence_number:
             return not was_picked(table, snapshot_id)
-    if snapshot is None or records is None:
-        return snapshot is None
-    is_gone = History(table, records).lineage.standing(sequence_number) is Standing.ROLLED_BACK
+    if snapshot is None:
+        return True
+    history = History(table, records)
+    if isinstance(table, BranchTable):
+        commit = TxnRecord(time_ms=0, snapshot_id=snapshot_id, sequence_number=sequence_number)
+        return _was_beside(table, history, commit)
+    is_gone = history.lineage.standing(sequence_number) is Standing.ROLLED_BACK
     return is_gone and not was_picked(table, snapshot_id)
+
+
+def _was_beside(table: BranchTable, history: History, commit: TxnRecord) -> bool:
+    """Return whether an expired commit is not in the history of a branch, which may have begun before or after it."""
+    standing = history.standing(commit)
+    if standing is Standing.UNREPORTED:
+        raise DependencyUnavailable(
+            Reason.STORAGE_UNAVAILABLE,
+            f"whether the branch {table.branch!r} has the rows of snapshot {commit.snapshot_id} cannot be told, "
+            "because its earlier snapshots expired; drop the branch and create it again at a snapshot of main",
+        )
+    return standing is Standing.ROLLED_BACK
 
 
 def was_picked(table: Table, snapshot_id: int) -> bool:

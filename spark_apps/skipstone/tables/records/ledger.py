@@ -49,21 +49,25 @@ class ConsumedFiles:
     consumer: str
 
     def find_head(self, table: Table) -> RecordPointer | None:
-        """The newest record whose commit is still in the history of main; what was rolled back is not consumed.
+        """The newest record whose commit is in the history of the head; what was rolled back is not consumed.
 
-        What a cherry-pick applied again is consumed. Raises DependencyUnavailable when a record is gone or damaged, or
-        when a commit was applied again without those before it.
+        What a cherry-pick applied again is consumed. Raises DependencyUnavailable when a record is gone or damaged,
+        when a commit was applied again without those before it, or when the history is not known.
         """
-        text = table.properties.get(consumed_property(self.consumer))
-        try:
-            pointer = decode_pointer(text) if text else None
-        except ContractViolation as error:
-            raise self._unavailable(consumed_property(self.consumer), error) from error
+        pointer = self.find_newest(table)
         while pointer and _was_rolled_back(table, pointer):
-            pointer = self.read(table, pointer).previous
+            pointer = self.read(table, pointer).earlier
         if pointer and was_picked(table, int(pointer.snapshot_id)):
             self._require_whole(table, pointer)
         return pointer
+
+    def find_newest(self, table: Table) -> RecordPointer | None:
+        """The newest record, whatever branch its commit is of. Raises DependencyUnavailable."""
+        text = table.properties.get(consumed_property(self.consumer))
+        try:
+            return decode_pointer(text) if text else None
+        except ContractViolation as error:
+            raise self._unavailable(consumed_property(self.consumer), error) from error
 
     def _require_whole(self, table: Table, picked: RecordPointer) -> None:
         """Raise DependencyUnavailable when a record before ``picked`` was rolled back and not applied again."""
@@ -126,7 +130,7 @@ class ConsumedFiles:
 
     def extended(self, table: Table, head: RecordPointer | None, entries: bytes) -> ConsumptionRecord:
         """The record that follows ``head``: ``entries``, and what it has to hold again."""
-        number = head.number + 1 if head else 1
+        newest, number = self.find_newest(table), head.number + 1 if head else 1
         floor, rest, parts = number - covered_span(number), head, [entries]
         while rest is not None and rest.number > floor:
             record = self.read(table, rest)
@@ -136,6 +140,7 @@ class ConsumedFiles:
             table_uuid=str(table.metadata.table_uuid),
             consumer=self.consumer,
             previous=head,
+            beside=None if newest == head else newest,
             rest=rest,
             entries=b"".join(parts),
         )

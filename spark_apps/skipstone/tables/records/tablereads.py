@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.history.commits import Conflicted
-from skipstone_core.history.tablereads import TableRead, decode_reads, encode_reads, read_property
+from skipstone_core.history.tablereads import (
+    TableRead,
+    decode_reads,
+    encode_reads,
+    is_remembered_whole,
+    read_property,
+    reads_up_to,
+)
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.records.histories import was_picked, was_rolled_back
@@ -20,27 +27,36 @@ from skipstone.tables.records.txns import txn_records
 
 
 def find_reads(table: Table, consumer: str) -> tuple[TableRead, ...]:
-    """The reads of ``consumer`` whose commits are in the history of main, the newest first, as far as remembered.
+    """The reads of ``consumer`` whose commits are in the history of the head, the newest first, as far as remembered.
 
     Raises DependencyUnavailable when they cannot be told.
     """
-    name = read_property(consumer)
-    try:
-        reads = decode_reads(table.properties.get(name))
-    except ContractViolation as error:
-        raise _unavailable(consumer, str(error), f"restore the table property {name}") from error
-    records = txn_records(table)
-    gone = [was_rolled_back(table, int(read.commit_id), read.sequence_number, records) for read in reads]
-    first = next((at for at, is_gone in enumerate(gone) if not is_gone), len(reads))
-    if first == len(reads) and reads and reads[-1].number > 1:
-        why = f"all of the last {len(reads)} commits that it read into this table were rolled back"
-        raise _unavailable(consumer, why, "roll back to a commit that is not older than these")
-    kept = reads[first:]
-    picked = next((at for at, read in enumerate(kept) if not was_picked(table, int(read.commit_id))), len(kept))
-    if picked and any(gone[first + picked : first + picked + 1]):
-        why = f"snapshot {kept[0].commit_id} was cherry-picked without snapshot {kept[picked].commit_id} before it"
+    reads, records = _all_reads(table, consumer), txn_records(table)
+
+    def is_gone(read: TableRead) -> bool:
+        return was_rolled_back(table, int(read.commit_id), read.sequence_number, records)
+
+    newest = next((read for read in reads if not is_gone(read)), None)
+    if newest is None:
+        if not is_remembered_whole(reads):
+            why = f"none of the last {len(reads)} commits that it read into this table is in the history of its head"
+            raise _unavailable(consumer, why, "roll back to a commit that is not older than these")
+        return ()
+    kept = tuple(reads_up_to(reads, newest))
+    own = next((read for read in kept if not was_picked(table, int(read.commit_id))), None)
+    if own is not None and own is not newest and is_gone(own):
+        why = f"snapshot {newest.commit_id} was cherry-picked without snapshot {own.commit_id} before it"
         raise _unavailable(consumer, why, "cherry-pick that one too, or roll both back")
     return kept
+
+
+def _all_reads(table: Table, consumer: str) -> tuple[TableRead, ...]:
+    """The newest reads into all branches, and those that were rolled back. Raises DependencyUnavailable."""
+    name = read_property(consumer)
+    try:
+        return decode_reads(table.properties.get(name))
+    except ContractViolation as error:
+        raise _unavailable(consumer, str(error), f"restore the table property {name}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +86,18 @@ class SourceReading:
 
     def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
         """The property that remembers the read. Raises DependencyUnavailable."""
-        before = find_reads(table, self.consumer)
+        known = _all_reads(table, self.consumer)
         read = TableRead(
-            number=before[0].number + 1 if before else 1,
+            number=known[0].number + 1 if known else 1,
             table_uuid=self.table_uuid,
             snapshot_id=str(self.until),
             commit_id=str(snapshot_id),
             sequence_number=table.metadata.next_sequence_number(),
             start=self.start,
             where=self.where,
+            after=newest_commit(find_reads(table, self.consumer)),
         )
-        return {read_property(self.consumer): encode_reads((read, *before))}
+        return {read_property(self.consumer): encode_reads((read, *known))}
 
 
 def newest_commit(reads: Sequence[TableRead]) -> str:
@@ -91,6 +108,6 @@ def newest_commit(reads: Sequence[TableRead]) -> str:
 def _unavailable(consumer: str, why: str, way_out: str) -> DependencyUnavailable:
     return DependencyUnavailable(
         Reason.STORAGE_UNAVAILABLE,
-        f"up to which snapshot {consumer} has read its source cannot be told: {why}; {way_out}, or set "
-        "source.table.fromSnapshot to the snapshot after which to begin",
+        f"up to which snapshot {consumer} has read its source cannot be told: {why}; {way_out}, or remove the table "
+        f"property {read_property(consumer)} and set source.table.fromSnapshot to the snapshot after which to begin",
     )
