@@ -17,6 +17,7 @@ from skipstone_operator.reconcilers.maintenance.health import count, show
 from skipstone_operator.reconcilers.tablestatus import choose_writer
 from skipstone_operator.resources.maintenance.spec import Window
 from skipstone_operator.worlds.subjects import Finding, TableSubject
+from skipstone_operator.worlds.times import CLOCKS
 from skipstone_operator.worlds.windows import Opening, find_opening
 from skipstone_operator.worlds.worlds import TableWorld
 
@@ -24,6 +25,7 @@ from tests.unit import objects
 from tests.unit.kube_double import START
 from tests.unit.table_cases import BEGUN, OLD, queued, written
 from tests.unit.world_cases import (
+    condition,
     current_run,
     good_table,
     index_world,
@@ -133,6 +135,49 @@ def test_what_the_oldest_run_may_still_read_stays() -> None:
     since = int((START - timedelta(minutes=5)).timestamp() * 1000)
     assert in_use_since_ms(replace(world({}), pods=(over, maintain, later, reindex))) == since
     assert in_use_since_ms(replace(world({}), pods=(over, maintain))) is None
+
+
+FOLLOWED = {"table": {"name": "flights"}, "consume": "New"}
+
+
+def schedule(name: str, source: dict[str, Any], status: dict[str, Any] | None = None, **spec: Any) -> Any:
+    """A schedule of another table, created an hour ago."""
+    template = {"tableRef": {"name": "copy"}, "source": source}
+    created = (START - timedelta(hours=1)).isoformat()
+    return subject(objects.schedule(name, template=template, **spec), status, creationTimestamp=created)
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "source", "minutes"),
+    [
+        ({"lastReadTime": (START - timedelta(minutes=30)).isoformat()}, {}, {}, 30),
+        ({}, {}, {}, 60),
+        ({"lastReadTime": (START + timedelta(hours=30)).isoformat()}, {}, {}, None),  # that cannot have been
+        ({}, {"suspend": True}, {}, None),
+        ({}, {}, {"consume": "All"}, None),
+        ({}, {}, {"table": {"name": "flights", "ref": "audit"}}, None),
+        ({}, {}, {"table": {"name": "flights", "ref": "main"}}, 60),
+    ],
+)
+def test_what_a_schedule_of_another_table_reads_next_stays(
+    status: dict[str, Any], spec: dict[str, Any], source: dict[str, Any], minutes: int | None
+) -> None:
+    reader = schedule("copy", {**FOLLOWED, **source}, status, **spec)
+    since = in_use_since_ms(replace(world({}), readers=(reader,)))
+    assert since == (None if minutes is None else int((START - timedelta(minutes=minutes) - CLOCKS).timestamp() * 1000))
+
+
+def test_what_an_unfinished_job_of_another_table_reads_stays() -> None:
+    over = {"conditions": [condition("Complete", "True", "Committed")]}
+    created = {"creationTimestamp": (START - timedelta(minutes=20)).isoformat()}
+    source = {"tableRef": {"name": "copy"}, "source": {"table": {"name": "flights"}}}
+    running, done = (
+        subject(objects.resource("LoadJob", name, source), status, **created)
+        for name, status in (("running", {}), ("done", over))
+    )
+    since = int((START - timedelta(minutes=20) - CLOCKS).timestamp() * 1000)
+    assert in_use_since_ms(replace(world({}), readers=(done, running))) == since
+    assert in_use_since_ms(replace(world({}), readers=(done,))) is None
 
 
 def test_maintenance_is_the_last_to_get_the_place() -> None:

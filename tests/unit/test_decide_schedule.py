@@ -261,6 +261,7 @@ def test_history_waits_until_the_time_is_recorded() -> None:
 def test_the_last_success_and_a_failure_after_it_are_shown() -> None:
     step = put(decide(world(job(0, BROKEN), job(1, DONE))))
     assert step.status["lastSuccessfulTime"] == DONE["completionTime"]
+    assert step.status["lastReadTime"] == ELEVEN
     assert written_condition(step, "Degraded") == ("True", Reason.JOB_FAILED)
     assert [record.type for record in step.events if record.reason is Reason.JOB_FAILED] == [EventType.WARNING]
     well = put(decide(world(job(0, {**DONE, "completionTime": "2026-01-01T12:05:00Z"}), job(1, BROKEN))))

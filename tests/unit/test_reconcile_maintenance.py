@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from skipstone_core.contract.reports import RunOutcome, StepReport
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
+from skipstone_operator.worlds.times import CLOCKS
 
 from tests.unit.lake_double import Ends, request_of
 from tests.unit.lives import driver, hold_pods, settled, synced
-from tests.unit.objects import claim, index, load, observed_table, table, warehouse
+from tests.unit.objects import claim, index, load, observed_table, schedule, table, warehouse
 from tests.unit.operator_double import World
 
 COMPACTED = {"compaction": {"minInputFiles": 2}}
@@ -100,6 +102,18 @@ class TestDue:
         assert (request.owner_kind, request.txn) == ("Table", "")
         assert pod["spec"]["terminationGracePeriodSeconds"] == 60
         assert status(world)["writer"]["run"] == request.run_id
+
+    def test_the_run_is_told_since_when_others_read_the_table(self) -> None:
+        world = started({"compaction": {"minInputFiles": 2}, "snapshots": {"maxAge": "1h"}})
+        source = {"table": {"name": "flights"}, "consume": "New"}
+        reader = world.kube.add(schedule("copy", template={"tableRef": {"name": "copy"}, "source": source}))
+        world.kube.add(schedule("other"))
+        loaded(world, "jan", "feb")
+        world.run_until(lambda: any(world.kube.find("Pod", operation="Maintain")))
+        request = request_of(world.kube, driver(world, "Maintain")["metadata"]["name"].removesuffix("-driver"))
+        assert request.maintain is not None
+        since = datetime.fromisoformat(reader["metadata"]["creationTimestamp"]) - CLOCKS
+        assert request.maintain.in_use_since_ms == int(since.timestamp() * 1000)
 
     @pytest.mark.parametrize("asked", [None, {}, {"compaction": {"policy": "Off"}}])
     def test_nothing_is_done_without_being_asked(self, asked: dict[str, Any] | None) -> None:

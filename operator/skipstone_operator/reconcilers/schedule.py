@@ -117,6 +117,7 @@ def seen(table: Timetable) -> MergeScheduleStatus:
         unmatched_deletes=status.rows_unmatched_deletes, unmatched_updates=status.rows_unmatched_updates
     )
     ends = [job.status.completion_time for job in table.succeeded if job.status.completion_time]
+    begins = [job.meta.creation_timestamp for job in table.succeeded]
     return replace(
         status,
         active=len(table.active),
@@ -124,6 +125,7 @@ def seen(table: Timetable) -> MergeScheduleStatus:
         last_schedule_time=created,
         next_schedule_time=None if following is None else format_time(following),
         last_successful_time=max([*ends, status.last_successful_time or ""]) or None,
+        last_read_time=max([*begins, status.last_read_time or ""]) or None,
         gone_columns=status.gone_columns if ended is None else ended.status.gone_columns,
         rows_unmatched_deletes=rows.unmatched_deletes,
         rows_unmatched_updates=rows.unmatched_updates,

@@ -157,6 +157,10 @@ class MergeScheduleStatus:
     last_schedule_time: Annotated[str | None, time_text("The time for which a MergeJob was created last.")] = None
     next_schedule_time: Annotated[str | None, time_text("The next time; absent while suspended.")] = None
     last_successful_time: Annotated[str | None, time_text("When a MergeJob became Complete last.")] = None
+    last_read_time: Annotated[
+        str | None,
+        time_text("When the newest MergeJob that became Complete was created: what the source had then is merged."),
+    ] = None
     gone_columns: Annotated[
         tuple[str, ...],
         Doc(

@@ -48,7 +48,8 @@ class TableWorld:
 
     ``run``: the table change or drop; ``maintain``: the maintain run.
     ``pods``: all driver pods that may tell of the table; ``older_claimant``: the Table that claims the same object;
-    ``unreadable``: jobs whose spec cannot be read.
+    ``unreadable``: jobs whose spec cannot be read; ``readers``: what has the table as its source, if its snapshots
+    expire.
     """
 
     key: Key
@@ -62,6 +63,7 @@ class TableWorld:
     pods: tuple[PodFacts, ...] = ()
     older_claimant: TableSubject | None = None
     unreadable: tuple[Unreadable, ...] = ()
+    readers: tuple[JobSubject | ScheduleSubject, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

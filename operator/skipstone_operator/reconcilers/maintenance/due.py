@@ -16,6 +16,7 @@ from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceSt
 
 from skipstone_operator.reconcilers.jobs.status import is_finished
 from skipstone_operator.reconcilers.maintenance.health import count
+from skipstone_operator.reconcilers.maintenance.readers import find_read_since
 from skipstone_operator.reconcilers.runs.policies import build_policy
 from skipstone_operator.reconcilers.runs.statuses import earliest
 from skipstone_operator.resources.table import TableStatus
@@ -124,10 +125,14 @@ def unfinished(world: TableWorld) -> tuple[str, ...]:
 
 
 def in_use_since_ms(world: TableWorld) -> int | None:
-    """When the oldest run began that may read the table beside a maintain run; None when there is none."""
+    """From when on what was the head of the table may be read beside a maintain run; None: nothing reads it.
+
+    By a run that began then, or by a job or schedule that has the table as its source.
+    """
     # A driver that is given up may go on reading where its node is only cut off.
     others = (pod for pod in world.pods if not pod.terminal and pod.operation != RunKind.MAINTAIN)
-    begun = (pod.created for pod in others if pod.created is not None)
+    read = find_read_since(world.readers, world.setting.now)
+    begun = (moment for moment in (read, *(pod.created for pod in others)) if moment is not None)
     first = min(begun, default=None)
     return None if first is None else int(first.timestamp() * 1000)
 

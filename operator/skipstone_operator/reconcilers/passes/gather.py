@@ -98,6 +98,11 @@ class Reader:
         objects = await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table})
         return _read_all(kind, objects, self.memory)
 
+    async def list_readers(self, kind: Kind[S, T], table: str) -> tuple[Subject[S, T], ...]:
+        """All jobs or schedules of one kind that have this Table as their source, of those that can be read."""
+        objects = await self.kube.list(kind.name, self.namespace)
+        return _read_all(kind, (raw for raw in objects if _reads(raw, table)), self.memory)[0]
+
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse that has one."""
         pvc = warehouse.spec.storage.pvc if warehouse is not None else None
@@ -222,7 +227,26 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         pods=_with_run(pods, maintain),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports, near),
         unreadable=unreadable,
+        readers=await _list_readers(near, table),
     )
+
+
+async def _list_readers(near: Reader, table: TableSubject) -> tuple[JobSubject | ScheduleSubject, ...]:
+    """The jobs and schedules that have the Table as their source, if its snapshots expire."""
+    if table.spec.maintenance is None or table.spec.maintenance.snapshots is None:
+        return ()
+    return (
+        *await near.list_readers(LOAD_JOB, table.meta.name),
+        *await near.list_readers(MERGE_JOB, table.meta.name),
+        *await near.list_readers(MERGE_SCHEDULE, table.meta.name),
+    )
+
+
+def _reads(raw: Raw, table: str) -> bool:
+    """Return whether a job or schedule has the Table of this name as its source."""
+    spec = raw.get("spec") or {}
+    source = (spec["mergeTemplate"]["spec"] if "mergeTemplate" in spec else spec).get("source") or {}
+    return (source.get("table") or {}).get("name") == table
 
 
 async def _list_orphaned_pods(table: TableSubject, place: Place, ports: Ports) -> tuple[PodFacts, ...]:
