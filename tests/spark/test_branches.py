@@ -259,20 +259,30 @@ def test_a_fence_on_a_branch_makes_late_commits_fail(bed: Branches) -> None:
     assert bed.run(request).reason == Reason.ABORTED
 
 
-@pytest.mark.parametrize("branch", [AUDIT, CREATE], ids=["Refuse", "Create"])
-def test_a_job_whose_branch_is_gone_is_fenced_off(bed: Branches, branch: BranchSpec) -> None:
+def check_fenced(bed: Branches, branch: BranchSpec, *, is_old: bool) -> None:
+    """A job whose branch is gone is fenced off, also if the branch is made again: at its old head or that of main."""
     bed.make()
-    request = bed.on(bed.change(), branch)
+    request, old = bed.on(bed.change(), branch), bed.head("audit").snapshot_id
 
     def drop_and_fence() -> None:
         bed.drop()
         fence(bed, request)
-        if branch is AUDIT:
+        if branch is CREATE:
+            bed.drop()  # the fence began it
+        if is_old:
+            bed.merges.table().manage_snapshots().create_branch(old, "audit").commit()
+        else:
             bed.make()
 
     late = bed.run(request, CommitPorts(hooks=AtSwap(before=drop_and_fence)))
     assert (late.outcome, late.reason) == (RunOutcome.FAILED, Reason.ABORTED)
     assert (bed.ids(), bed.ids("audit")) == (BEFORE, BEFORE)
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["at main", "at its old head"])
+@pytest.mark.parametrize("branch", [AUDIT, CREATE], ids=["Refuse", "Create"])
+def test_a_job_whose_branch_is_gone_is_fenced_off(bed: Branches, branch: BranchSpec, *, is_old: bool) -> None:
+    check_fenced(bed, branch, is_old=is_old)
 
 
 def fence(bed: Branches, request: JobRequest) -> None:
@@ -346,10 +356,18 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogRef]:
         yield CatalogRef(type=CatalogType.REST, uri=address)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_a_rest_catalog_judges_commits_to_branches(rest: CatalogRef, tmp_path: Path, name: str) -> None:
-    bed = Branches(tmp_path, indexes=())
-    bed.merges = MergeBed(tmp_path, namespace=f"n{list(OTHERS).index(name)}", kind=rest)
+def of_rest(rest: CatalogRef, root: Path, namespace: str) -> Branches:
+    bed = Branches(root, indexes=())
+    bed.merges = MergeBed(root, namespace=namespace, kind=rest)
     bed.create()
     bed.load(rows(1, 9))
-    check_others(bed, name)
+    return bed
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_rest_catalog_judges_commits_to_branches(rest: CatalogRef, tmp_path: Path, name: str) -> None:
+    check_others(of_rest(rest, tmp_path, f"n{list(OTHERS).index(name)}"), name)
+
+
+def test_a_rest_catalog_refuses_late_commits_to_a_branch_at_its_old_head(rest: CatalogRef, tmp_path: Path) -> None:
+    check_fenced(of_rest(rest, tmp_path, "fenced"), AUDIT, is_old=True)

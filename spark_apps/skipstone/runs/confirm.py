@@ -55,8 +55,8 @@ def _confirm(catalog: Catalog, ref: TableRef, txn: str, reporter: Reporter, port
 def _abort(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | None) -> TxnState | None:
     """Fence ``txn`` off on its branch; on main if the branch is gone.
 
-    Late commits ask for the old head of the branch: they are refused as long as it is gone, and when it begins at the
-    head of main again, as the fence moves that.
+    Late commits ask for the old head of the branch, and are refused as long as it is gone. If it is made again, even at
+    its old head, they are refused for their sequence number, which the fence has taken.
     """
     try:
         return abort_txn(catalog, ref, txn, ports)
