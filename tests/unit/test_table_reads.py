@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from skipstone_core.errors import BadData
 from skipstone_core.history.tablereads import (
     MAX_READS,
@@ -14,7 +16,9 @@ from skipstone_core.history.tablereads import (
     decode_reads,
     encode_reads,
     find_since,
+    is_remembered_whole,
     plan_appends,
+    reads_up_to,
 )
 
 
@@ -33,6 +37,33 @@ def test_a_value_of_from_snapshot_begins_once_however_long_ago() -> None:
     assert len(reads) == MAX_READS
     newest = reads[0].number
     assert [find_since("src", start, reads, "one") for start in ("17", "18", "", "19")] == [newest, newest, newest, 19]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", "", "17", "18"])), max_size=40))
+def test_what_is_remembered_of_branches_is_right_or_known_to_be_cut(steps: list[tuple[int, str]]) -> None:
+    """Each read follows any of those before it, as jobs on branches do; each history has its own newest read."""
+    made: list[TableRead] = []
+    histories: list[list[TableRead]] = [[]]
+    reads: tuple[TableRead, ...] = ()
+    for number, (parent, start) in enumerate(steps, 1):
+        before = histories[parent % len(histories)]
+        after = before[0].commit_id if before else ""
+        made.append(replace(read(number, start), commit_id=f"c{number}", after=after))
+        histories.append([made[-1], *before])
+        reads = decode_reads(encode_reads((made[-1], *reads)))
+    for history in histories:
+        known = {each.commit_id for each in history}
+        newest = next((each for each in reads if each.commit_id in known), None)
+        if newest is None:
+            assert not history or not is_remembered_whole(reads)
+            continue
+        found = tuple(reads_up_to(reads, newest))
+        assert newest.commit_id == history[0].commit_id
+        assert [each.commit_id for each in found] == [each.commit_id for each in history][: len(found)]
+        assert find_since("src", "19", found, "one") == 19
+        for begun in ("17", "18"):
+            has_begun = any(each.start == begun for each in history)
+            assert find_since("src", begun, found, "one") == (newest.number if has_begun else int(begun))
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from skipstone_operator.resources.mergeschedule import MergeScheduleSpec, MergeS
 from skipstone_operator.worlds.subjects import JobSubject, ScheduleSubject
 from skipstone_operator.worlds.times import CLOCKS, past_time
 
-Reader = JobSubject | ScheduleSubject
+SourceReader = JobSubject | ScheduleSubject
 
 
-def find_read_since(readers: Iterable[Reader], now: datetime) -> datetime | None:
+def find_read_since(readers: Iterable[SourceReader], now: datetime) -> datetime | None:
     """From when on the heads of main are needed by ``readers`` of the table; None: they need none.
 
     A job reads a snapshot that was the head when it began or later. A schedule that consumes what is new goes on from
@@ -30,7 +30,7 @@ def find_read_since(readers: Iterable[Reader], now: datetime) -> datetime | None
     return min(moments) - CLOCKS if moments else None
 
 
-def _since(reader: Reader) -> str | None:
+def _since(reader: SourceReader) -> str | None:
     spec, status, begun = reader.spec, reader.status, reader.meta.creation_timestamp
     if not isinstance(spec, MergeScheduleSpec):
         return None if any(is_true(reader.status.conditions, kind) for kind in (COMPLETE, FAILED)) else begun
