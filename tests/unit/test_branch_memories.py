@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -204,8 +205,12 @@ def test_many_reads_of_another_branch_hide_no_read_of_main(bed: Bed) -> None:
     for _ in range(MAX_READS):
         bed.job(AUDIT)
     assert len(find_reads(bed.table(AUDIT), CONSUMER)) == MAX_READS
-    with pytest.raises(DependencyUnavailable, match=f"none of the last {MAX_READS} commits .* remove the table prop"):
+    with pytest.raises(DependencyUnavailable, match=f"none of the last {MAX_READS} commits") as error:
         find_reads(bed.table(), CONSUMER)
+    way_out = re.search(r"remove the table property (\S+)", str(error.value))
+    assert way_out is not None
+    bed.table().transaction().remove_properties(way_out[1]).commit_transaction()
+    assert find_reads(bed.table(), CONSUMER) == ()
 
 
 def test_what_expired_before_a_branch_was_continued_is_neither_left_out_nor_read_twice(bed: Bed) -> None:

@@ -109,5 +109,6 @@ def _unavailable(consumer: str, why: str, way_out: str) -> DependencyUnavailable
     return DependencyUnavailable(
         Reason.STORAGE_UNAVAILABLE,
         f"up to which snapshot {consumer} has read its source cannot be told: {why}; {way_out}, or remove the table "
-        f"property {read_property(consumer)} and set source.table.fromSnapshot to the snapshot after which to begin",
+        f"property {read_property(consumer)} and set source.table.fromSnapshot to the snapshot after which to begin, "
+        "or source.delta.startingVersion to the first version to read",
     )
