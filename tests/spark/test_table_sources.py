@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pyiceberg.types import UUIDType
+from pyiceberg.types import StringType, TimestamptzType, UUIDType
 from skipstone.compat.pyiceberg import summary_of
 from skipstone.runs.intake import NO_NEW_SNAPSHOTS
 from skipstone.runs.merging.merge import run_merge
@@ -42,8 +43,8 @@ from skipstone_core.table_properties import MERGE_MODE
 
 from tests.examples import cases
 from tests.spark.duck import connection
-from tests.spark.lake import append, read_all
-from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, AtSwap, task_of
+from tests.spark.lake import append, read_all, write_files
+from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, INSERT, AtSwap, task_of
 from tests.spark.rawdeletes import add_equality_delete, upgrade
 from tests.spark.table_bed import CONSUMER, SOURCE, TableBed, rows_of
 
@@ -107,6 +108,28 @@ def test_head_snapshot_branch_and_condition_are_read_as_duckdb_does(bed: TableBe
         read.append(added)
     assert read == [[1, 2, 3, 4, 5], [1, 2, 3], [1, 2, 3], [1, 2, 3], filtered]
     assert bed.left() == []
+
+
+def test_times_of_a_condition_are_those_of_the_job(bed: TableBed) -> None:
+    with bed.src().update_schema() as update:
+        update.add_column("at", TimestamptzType()).add_column("written", StringType())
+    times = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (14, 15, 16)]
+    texts = [f"2026-01-01 {hour}:00:00" for hour in (14, 15, 16)]
+    rows = rows_of({1: "mon", 2: "tue", 3: "tue"})
+    rows = rows.append_column("at", pa.array(times, pa.timestamp("us", "UTC"))).append_column("written", [texts])
+    bed._commit(added=write_files(bed.src(), rows))
+    midnight, computed = "at >= timestamp '2026-01-02 00:00:00'", "cast(written as timestamptz) < at"
+    for zone, where, expected in (
+        ("UTC", midnight, []),
+        ("Asia/Tokyo", midnight, [2, 3]),
+        ("UTC", computed, []),
+        ("Asia/Tokyo", computed, [1, 2, 3]),
+    ):
+        bed.append([{"id": 0, "v": "other", "day": "mon"}])
+        spec = bed.spec(where=where, duplicates=DuplicatesPolicy.ALLOW)
+        bed.merge(replace(task_of("", source=spec, when_matched=(), when_not_matched=(INSERT,)), time_zone=zone))
+        assert bed.ids() == [0, *expected], (zone, where)
+        bed.table().delete("id is not null")
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -9,6 +9,7 @@ files missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, tzinfo
 
 import numpy as np
 import numpy.typing as npt
@@ -87,12 +88,13 @@ def plan_lookup(table: Table, keys: pa.Table, options: ReadOptions, among: Mask)
     return narrow_by_filters(table, test, plan) if options.use_indexes else plan
 
 
-def checked_predicate(condition: str | Predicate | None, schema: Schema) -> Predicate | None:
-    """The condition parsed and checked against the columns of ``schema``."""
+def checked_predicate(condition: str | Predicate | None, schema: Schema, zone: tzinfo = UTC) -> Predicate | None:
+    """The condition parsed and checked against the columns of ``schema``. ``zone``: of times without offset."""
     if condition is None:
         return None
     parsed = parse_predicate(condition, field="filter") if isinstance(condition, str) else condition
-    return check_types(parsed, {field.name: str(field.field_type) for field in schema.fields}, field="filter")
+    types = {field.name: str(field.field_type) for field in schema.fields}
+    return check_types(parsed, types, field="filter", zone=zone)
 
 
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:

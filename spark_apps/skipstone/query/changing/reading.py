@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +57,11 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Which rows count in the older snapshot, and which in the newer one."""
+    """Which rows count in the older snapshot, and which in the newer one. ``zone``: of times without offset."""
 
     before: str | None
     after: str | None
+    zone: tzinfo = UTC
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def plan_changes(
     """
     after = known_file_set(table, options.snapshot_id)
     given = where if isinstance(where, Conditions) else Conditions(before=where, after=where)
-    predicate = checked_predicate(given.after, after.schema)
+    predicate = checked_predicate(given.after, after.schema, given.zone)
     _require_keys(".".join(table.name()), after.schema, keys)
     if since is None:
         return ChangesPlan(
@@ -153,7 +155,7 @@ def plan_changes(
     before = known_file_set(table, since)
     require_comparable(".".join(table.name()), before.schema, after.schema)
     is_same = given.before == given.after
-    predicate_before = predicate if is_same else _predicate_before(given.before, after.schema)
+    predicate_before = predicate if is_same else _predicate_before(given, after.schema)
     stays_before, stays_after = _same_files(before, after) if is_same else _no_files(before, after)
 
     def plan(files: FileSet, counts: Predicate | None, stays: _Flags, snapshot_id: int | None) -> ReadPlan:
@@ -180,14 +182,14 @@ def plan_changes(
     )
 
 
-def _predicate_before(where: str | None, schema: Schema) -> Predicate | None:
+def _predicate_before(given: Conditions, schema: Schema) -> Predicate | None:
     try:
-        return checked_predicate(where, schema)
+        return checked_predicate(given.before, schema, given.zone)
     except BadSpec as error:
         raise BadData(
             Reason.SOURCE_CHANGED,
-            f"the last job read the rows on which {where!r} is true, which cannot be tested any more ({error}), so "
-            f"which rows were read is not known; {FOLLOW_AGAIN}",
+            f"the last job read the rows on which {given.before!r} is true, which cannot be tested any more ({error}), "
+            f"so which rows were read is not known; {FOLLOW_AGAIN}",
             field=FIELD,
         ) from error
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from skipstone.query.changing.reading import ChangesPlan, Conditions, changes_sc
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_predicate, plan_read
 from skipstone.query.reading import matching_rows
 from skipstone.runs.tablesources.choosing import NO_SNAPSHOT, TableRows
+from skipstone.runs.tablesources.zones import find_zone
 from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Entry, Storage
 from skipstone.storage.volume import Volume
@@ -125,24 +127,35 @@ class _Place:
 def _staged(request: JobRequest, rows: TableRows, progress: Callable[[str], None], place: _Place) -> tuple[Entry, ...]:
     if isinstance(place.storage, Volume):
         Path(place.storage.where(place.folder)).mkdir(parents=True, exist_ok=True)
+    zone = _zone_of(request, rows)
     namespace, name = (request.source_warehouse or request.warehouse).index_namespace, rows.source.name
     with storing(place.disks):
         if rows.source.change_keys:
-            changes = _plan_changes(rows, namespace)
+            changes = _plan_changes(rows, namespace, zone)
             progress(f"comparing {changes.files} files of {name}")
             _write_changes(changes, place)
             return place.entries(1)
-        plan = plan_rows(rows, namespace)
+        plan = plan_rows(rows, namespace, zone)
         progress(f"reading {plan.files} files of {name}")
         return place.entries(_write_rows(plan, place))
 
 
-def plan_rows(rows: TableRows, index_namespace: str | None = None) -> RowsPlan:
-    """The files to read. Raises BadSpec (naming ``where``), and BadData (DELETES_UNSUPPORTED)."""
+def _zone_of(request: JobRequest, rows: TableRows) -> tzinfo:
+    """Of times without offset in conditions: that of the job. Raises BadSpec if it is not known."""
+    task = request.merge or request.load
+    has_condition = bool(rows.source.where or rows.where_before)
+    return find_zone(task.time_zone) if task is not None and has_condition else UTC
+
+
+def plan_rows(rows: TableRows, index_namespace: str | None = None, zone: tzinfo = UTC) -> RowsPlan:
+    """The files to read. ``zone``: of times without offset in ``where``.
+
+    Raises BadSpec (naming ``where``), and BadData (DELETES_UNSUPPORTED).
+    """
     table, appends, until = rows.table, rows.appends(), _read_at(rows)
     schema = known_file_set(table, until).schema
     with _naming_where():
-        predicate = checked_predicate(rows.source.where, schema)
+        predicate = checked_predicate(rows.source.where, schema, zone)
     options = ReadOptions(snapshot_id=until, index_namespace=index_namespace)
     if appends is None:
         plans = [plan_read(table, predicate, options)]
@@ -166,9 +179,9 @@ def _plan_appends(
     return plan_read(rows.table, predicate if is_pruned else None, replace(options, snapshot_id=at), None, among)
 
 
-def _plan_changes(rows: TableRows, index_namespace: str | None) -> ChangesPlan:
+def _plan_changes(rows: TableRows, index_namespace: str | None, zone: tzinfo) -> ChangesPlan:
     options = ReadOptions(snapshot_id=_read_at(rows), index_namespace=index_namespace)
-    where = Conditions(before=rows.where_before or None, after=rows.source.where or None)
+    where = Conditions(before=rows.where_before or None, after=rows.source.where or None, zone=zone)
     with _naming_where():
         return plan_changes(rows.table, rows.since, options, rows.source.change_keys or (), where)
 
