@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from skipstone.files.reader import describe_files
 from skipstone.kernels.changes import SortRule, write_slice
+from skipstone.kernels.computing.structs import with_kept
 from skipstone.runs.merging.source import Changes, selective_first, target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.requests import (
@@ -30,7 +31,7 @@ from skipstone_core.contract.requests import (
     SourceFormat,
     SourceSpec,
 )
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 
@@ -189,3 +190,94 @@ def test_what_of_fields_is_refused(bench: Bench, values: dict[str, str], key: st
     with pytest.raises(BadSpec) as caught:
         plan_of(bench, MergeClause(action=MergeAction.UPDATE, values=values), key=key)
     assert words in str(caught.value)
+
+
+FIELDS = pa.struct([("a", pa.int64()), ("b", pa.string()), ("in", pa.struct([("c", pa.int64()), ("d", pa.string())]))])
+
+
+def kept_by_hand(new: Any, old: Any, paths: list[tuple[str, ...]]) -> Any:
+    """What ``with_kept`` makes of one struct."""
+    if old is None:
+        return new
+    made = {name: None if new is None else new[name] for name in old}
+    for name in old:
+        below = [path[1:] for path in paths if path[0] == name]
+        if () in below:
+            made[name] = old[name]
+        elif below:
+            made[name] = kept_by_hand(made[name], old[name], below)
+    return made
+
+
+structs = st.none() | st.fixed_dictionaries(
+    {
+        "a": st.none() | st.integers(0, 3),
+        "b": st.none() | st.sampled_from("xy"),
+        "in": st.none()
+        | st.fixed_dictionaries({"c": st.none() | st.integers(0, 3), "d": st.none() | st.sampled_from("xy")}),
+    }
+)
+
+
+@settings(max_examples=cases(100, 3000))
+@given(
+    st.lists(st.tuples(structs, structs), max_size=6),
+    st.sets(st.sampled_from([("a",), ("b",), ("in",), ("in", "c"), ("in", "d")]), min_size=1),
+    st.integers(0, 2),
+)
+def test_fields_that_a_struct_lacks_are_kept(
+    pairs: list[tuple[Any, Any]], paths: set[tuple[str, ...]], cut: int
+) -> None:
+    listed = sorted(paths)
+    new, old = (pa.array([pair[side] for pair in pairs], FIELDS).slice(cut) for side in (0, 1))
+    assert with_kept(new, old, listed).to_pylist() == [kept_by_hand(*pair, listed) for pair in pairs[cut:]]
+
+
+def test_a_required_field_does_not_become_null_beside_one_that_is_kept() -> None:
+    kind = pa.struct([pa.field("a", pa.int64(), nullable=False), ("b", pa.string())])
+    old = pa.array([None, {"a": 1, "b": "x"}], kind)
+    assert with_kept(pa.array([None, {"a": 2, "b": None}], kind), old, [("b",)]).to_pylist() == [
+        None,
+        {"a": 2, "b": "x"},
+    ]
+    with pytest.raises(
+        BadData, match="a required field 'a' of a struct would become null in some row: give it a value"
+    ):
+        with_kept(pa.array([None, None], kind), old, [("b",)])
+
+
+@pytest.mark.parametrize(
+    ("lacks", "lacks_in_some", "present", "words"),
+    [
+        ({"b"}, set(), False, ""),
+        ({"b"}, {"in.c"}, False, r"some files of the source lack the field 'in\.c' within 's', and an Update of 's'"),
+        ({"b"}, set(), True, "files of the source lack the field 'b' within 's'"),
+    ],
+)
+def test_fields_that_a_source_lacks_are_kept_or_refused(
+    bench: Bench, lacks: set[str], lacks_in_some: set[str], present: bool, words: str
+) -> None:
+    column = next(one for one in target_schema(bench.files.schema) if one.name == "s")
+    given = MergeColumn(name="s", type=column.type, lacks=frozenset(lacks), lacks_in_some=frozenset(lacks_in_some))
+    source = [MergeColumn(name="id", type="int"), MergeColumn(name="seq", type="int"), given]
+
+    def plan(clause: MergeClause) -> MergePlan:
+        task = MergeTask(
+            source=SourceSpec(format=SourceFormat.PARQUET, paths=("x",)),
+            keys=(MergeKey(target="id", source="id"),),
+            when_matched=(clause,),
+            when_not_matched=(MergeClause(action=MergeAction.INSERT),),
+            sequence_by="seq" if present else None,
+        )
+        return plan_merge(task, target_schema(bench.files.schema), source)
+
+    update = MergeClause(action=MergeAction.UPDATE, present=present)
+    if words:
+        with pytest.raises(BadSpec, match=f"{words}.*: write it into all files, or name the fields that change in set"):
+            plan(update)
+    else:
+        bound = plan(update)
+        assert (bound.when_matched[0].kept, bound.when_matched[0].read) == ({"s": lacks}, {"s"})
+        assert not bound.when_not_matched[0].kept
+    whole = plan(MergeClause(action=MergeAction.UPDATE, values={"s": "source.s"}))
+    assert not whole.when_matched[0].kept

@@ -38,6 +38,8 @@ class MergeColumn:
     """A column of one side: ``type`` is an Iceberg type name. ``default``: what inserts write when nothing feeds it.
 
     ``is_field``: it is a field within a column, which feeds no column by its name alone and is fed by none.
+    ``lacks``: paths of fields within it that the table's column has and no file of the source; ``lacks_in_some``: and
+    not all files of the source.
     """
 
     name: str
@@ -45,6 +47,8 @@ class MergeColumn:
     required: bool = False
     default: Value | None = None
     is_field: bool = False
+    lacks: frozenset[str] = frozenset()
+    lacks_in_some: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +64,8 @@ class BoundKey:
 class BoundClause:
     """A clause ready for the kernels. Target columns get what ``values`` (source columns), ``literals`` or
     ``expressions`` say; no column is in two of them. ``present``: those whose source column a row does not have stay as
-    they are. ``fields``: those that are fields within columns, by their paths. ``read``: columns of the table that hold
-    these fields, or that expressions read.
+    they are. ``fields``: those that are fields within columns, by their paths. ``kept``: by column, the paths of fields
+    within it that stay as they are. ``read``: columns of the table that hold these fields, or that expressions read.
     """
 
     action: MergeAction
@@ -71,6 +75,7 @@ class BoundClause:
     expressions: Mapping[str, ValueExpression] = field(default_factory=dict)
     present: bool = False
     fields: frozenset[str] = frozenset()
+    kept: Mapping[str, frozenset[str]] = field(default_factory=dict)
     read: frozenset[str] = frozenset()
 
     @property
@@ -220,6 +225,8 @@ def _bind_assigned(path: str, clause: MergeClause, role: Role, sides: Sides) -> 
         bound = _chosen(path, clause, role, sides)
     elif "source" in role.sides:
         bound = BoundClause(action=clause.action, values=_values_by_name(sides, clause.action))
+        if clause.action is MergeAction.UPDATE:
+            bound = _keep_lacking(path, sides, bound, clause)
     else:
         message = "an Update of rows that the source does not have needs set, with a value for each column"
         raise BadSpec(Reason.INVALID_SPEC, message, field=path)
@@ -358,6 +365,21 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     if sides.stored is not None:
         values[sides.stored[0]] = sides.stored[1]
     return values
+
+
+def _keep_lacking(path: str, sides: Sides, bound: BoundClause, clause: MergeClause) -> BoundClause:
+    """``bound`` without a change to fields that structs of the source lack. Raises BadSpec where only some do."""
+    sources = by_name(sides.source)
+    for column, origin in bound.values.items():
+        given = sources[origin]
+        unsure = given.lacks | given.lacks_in_some if clause.present else given.lacks_in_some
+        if unsure:
+            files = "files" if unsure <= given.lacks else "some files"
+            message = f"{files} of the source lack the field {min(unsure)!r} within {origin!r}, and an Update of "
+            way_out = f"{column!r} would make it null: write it into all files, or name the fields that change in set"
+            raise BadSpec(Reason.SOURCE_COLUMN_MISSING, f"{message}{way_out}", field=path)
+    kept = {column: sources[origin].lacks for column, origin in bound.values.items() if sources[origin].lacks}
+    return replace(bound, kept=kept, read=bound.read | kept.keys())
 
 
 def _defaults(target: Sequence[MergeColumn], bound: BoundClause) -> dict[str, Value | None]:

@@ -24,7 +24,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
-from skipstone.kernels.computing.structs import column_at, field_at, put, with_field
+from skipstone.kernels.computing.structs import column_at, field_at, put, with_field, with_kept
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.holding.spooling import SourceRows, SpooledRows
 from skipstone.kernels.partial import kept_columns
@@ -381,7 +381,11 @@ def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterato
         if name in fields:
             given = rows[~kept[origin][batch.match[rows]]] if origin in kept else rows
             taken = pa.array(batch.match[given])
-            yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), fields[name]))
+            values = fitted(batch.source.column(origin).take(taken), fields[name])
+            if lacking := clause.kept.get(name):
+                before = _chunk(batch.target.column(name)).take(pa.array(given))
+                values = with_kept(values, before, sorted(map(split_path, lacking)))
+            yield _Assigned(name, given, values)
     for name, expression in clause.expressions.items():
         if name in fields:
             yield _Assigned(name, rows, _computed(expression, batch, rows, fields[name]))

@@ -62,6 +62,26 @@ def with_field(column: pa.StructArray, path: Sequence[str], rows: Int64s, values
     return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(mask))
 
 
+def with_kept(values: pa.StructArray, before: pa.StructArray, paths: Sequence[Sequence[str]]) -> pa.StructArray:
+    """``values`` with the fields at ``paths`` as they are in ``before``, in structs that are not null there.
+
+    Other fields of such a struct are null if its new value is. Both arrays run in parallel and are of one type.
+    Raises BadData where a field would be null that is required.
+    """
+    fields, children = list(values.type), list(values.flatten())
+    held = np.flatnonzero(before.is_valid().to_numpy(zero_copy_only=False))
+    for place, field in enumerate(fields):
+        below = [path[1:] for path in paths if path[0] == field.name]
+        if () in map(tuple, below):
+            children[place] = put(children[place], held, before.field(place).take(pa.array(held)))
+        elif below:
+            children[place] = with_kept(children[place], before.flatten()[place], below)
+        if not field.nullable and pc.and_(values.is_null(), children[place].is_null()).take(pa.array(held)).true_count:
+            message = f"a required field {field.name!r} of a struct would become null in some row: give it a value"
+            raise BadData(Reason.BAD_RECORDS, message, field="spec.source")
+    return pa.StructArray.from_arrays(children, fields=fields, mask=pc.and_(values.is_null(), before.is_null()))
+
+
 def put(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
     """The column with ``values`` in ``rows``. One in a dictionary gets texts, and stays in one."""
     if pa.types.is_dictionary(column.type):

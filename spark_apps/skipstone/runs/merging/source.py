@@ -25,7 +25,7 @@ from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import MatchNames, UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import MergeTask, SourceSpec
-from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.errors import BadData
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.language.paths import join_path
 from skipstone_core.merging.evolution import new_columns
@@ -46,6 +46,7 @@ from skipstone.runs.merging.plainrejects import NOTED, PlainRejects, RejectedRow
 from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.slices.scratch import Scratch
 from skipstone.runs.merging.slices.slicing import ANSWER, BoundedRows, bounded, slices_of, unpacked_bytes
+from skipstone.runs.tablesources.zones import find_zone
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.columns import file_names
 from skipstone.sources.groups import ColumnGroup, quoted
@@ -64,6 +65,7 @@ from skipstone.sources.reading import (
     read_source,
 )
 from skipstone.sources.rejects import RejectPlace
+from skipstone.sources.typed.lacking import lacking_fields
 from skipstone.sources.unused import add_up, are_counted, counted_text, merged_counts, unused_columns, values_known
 from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
@@ -165,7 +167,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     may_leave_out = leaves_out(site.task)
     rules = ReadRules(site.task.time_zone, _named(site.task), records=may_leave_out)
     read = read_source(spark, site.listing, site.task.source, files.schema, rules)
-    planned = _plan(site.task, read.columns, table, files)
+    planned = _plan(site.task, read.columns, table, files, read.groups)
     names = _names(site.task, planned.plan, read.groups)
     known = values_known(site.listing, site.task.source.format, names.unused[:MAX_UNUSED])
     answers = _write_slices(site, read, planned.plan, _counted(read, names, known))
@@ -252,9 +254,15 @@ def _counted(read: SourceRead, names: Names, known: Mapping[str, int]) -> tuple[
     return tuple(name for name in are_counted(read.groups, names.unused[:MAX_UNUSED], known) if name in held)
 
 
-def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
-    """Return the changes of the merge, without slices."""
-    source = _source_schema(columns)
+def _plan(
+    task: MergeTask,
+    columns: Sequence[SourceColumn],
+    table: Table,
+    files: FileSet,
+    groups: Sequence[ColumnGroup] = (),
+) -> Changes:
+    """Return the changes of the merge, without slices. ``groups``: files that may have lists, maps and structs."""
+    source = _source_schema(columns, groups)
     types = {str(column.type): column.type for column in columns}
     wanted = new_columns(task, target_schema(table.schema()), source)
     added = plan_columns(table, {column.name: types[column.type] for column in wanted})
@@ -297,17 +305,23 @@ def _fields_within(fields: Sequence[NestedField], path: tuple[str, ...]) -> Iter
             yield from _fields_within(within.field_type.fields, here)
 
 
-def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
-    return tuple(MergeColumn(name=column.name, type=str(column.type), is_field=column.is_field) for column in columns)
+def _source_schema(columns: Sequence[SourceColumn], groups: Sequence[ColumnGroup]) -> tuple[MergeColumn, ...]:
+    lacking = {column.name: lacking_fields(column, groups) for column in columns}
+    return tuple(
+        MergeColumn(
+            name=column.name,
+            type=str(column.type),
+            is_field=column.is_field,
+            lacks=frozenset(map(join_path, lacking[column.name].everywhere)),
+            lacks_in_some=frozenset(map(join_path, lacking[column.name].somewhere)),
+        )
+        for column in columns
+    )
 
 
 def time_zone(task: MergeTask) -> ZoneInfo:
     """The time zone of ``task``. Raises BadSpec for one that is not known."""
-    try:
-        return ZoneInfo(task.time_zone)
-    except (KeyError, ValueError, OSError):
-        message = f"{task.time_zone!r} is not a time zone of the IANA database, such as Europe/Madrid"
-        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from None
+    return find_zone(task.time_zone)
 
 
 def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[list[SourceColumn], SortRule]:
