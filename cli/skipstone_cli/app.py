@@ -324,7 +324,10 @@ def sql2merge(  # noqa: PLR0913 - one for each option
         typer.Option("--dialect", help="spark, delta, iceberg, databricks, trino, snowflake or bigquery."),
     ] = "spark",
     path: Annotated[
-        list[str] | None, typer.Option("--path", help="Files with the rows of the source; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--path", help="Files with the rows of the source, which otherwise are those of a Table; can be repeated."
+        ),
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format of the files.")] = "Parquet",
     location: Annotated[str, typer.Option("--location", help="Source location of the Warehouse.")] = "",
@@ -343,6 +346,12 @@ def sql2merge(  # noqa: PLR0913 - one for each option
         str, typer.Option("--delta", metavar="PATH", help="The folder of a Delta table with the rows of the source.")
     ] = "",
     table: Annotated[str, typer.Option("--table", help="The Table; by default the table name in the statement.")] = "",
+    source_table: Annotated[
+        str,
+        typer.Option(
+            "--source-table", help="The Table of the source; by default the table name in USING, if there is no --path."
+        ),
+    ] = "",
     name: Annotated[str, typer.Option("--name", help="Name of the MergeJob.")] = "",
     time_zone: Annotated[str, typer.Option("--time-zone", help="Time zone of the sessions that run the MERGE.")] = "",
     keys_not_null: Annotated[
@@ -356,6 +365,7 @@ def sql2merge(  # noqa: PLR0913 - one for each option
         file=file,
         dialect=dialect,
         table=table,
+        source_table=source_table,
         name=name,
         paths=tuple(path or ()),
         format=format,

@@ -23,12 +23,15 @@ from pyspark.sql import SparkSession
 from skipstone.files.reader import describe_files
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.tables.filesets import read_file_set
+from skipstone_cli.translating.dialects import find_dialect
+from skipstone_cli.translating.jobs import Chosen, translate
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import check_types
 from skipstone_operator.resources.kinds import parse
 from skipstone_operator.resources.mergejob import MergeJobSpec
 
 from tests.examples import cases
+from tests.unit.merge_shapes import SHAPES
 from tests.unit.query_lake import RandomLake
 from tests.unit.test_merges_random import Bench, rows_of
 from tests.unit.test_sql2merge_random import (
@@ -113,6 +116,23 @@ def test_a_merge_of_any_form_gives_the_rows_of_spark(spark_bench: SparkBench, da
     assert isinstance(spec, MergeJobSpec)
     ours = by_kernels(spark_bench.bench, spec, rows)
     assert ours == counted(spark_bench.merge(statement.spark, rows)), (statement.spark, rows)
+
+
+@pytest.mark.timeout(1200)
+def test_shapes_of_other_suites_give_the_rows_of_spark(spark_bench: SparkBench) -> None:
+    accepted = [shape for shape in SHAPES if shape.is_sql and not shape.refused]
+    for number, shape in enumerate(accepted[:: cases(len(accepted) // 4, 1)]):
+        drawn = random.Random(number)
+        ids = [1, 2, 3, 4, 7, 8, *([] if shape.keys_are_set else [None])]
+        rows = [{name: drawn.choice(VALUES[kind]) for name, kind in SOURCE.items()} | {"id": id_} for id_ in ids]
+        rows = [{**row, "seq": at, "op": drawn.choice("DUI")} for at, row in enumerate(rows)]
+        chosen = Chosen(dialect=find_dialect("spark"), paths=("feed/*.parquet",), keys_are_set=shape.keys_are_set)
+        found = translate(shape.text, chosen)
+        assert found.manifest is not None, (shape.text, found.refused)
+        spec = parse(dict(found.manifest)).spec
+        assert isinstance(spec, MergeJobSpec)
+        ours = by_kernels(spark_bench.bench, spec, rows)
+        assert ours == counted(spark_bench.merge(shape.text, rows)), (shape.text, rows)
 
 
 KINDS: dict[str, tuple[str, pa.DataType, Sequence[object]]] = {

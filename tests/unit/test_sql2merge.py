@@ -23,10 +23,12 @@ from skipstone_operator.resources.kinds import parse
 from skipstone_operator.resources.rules import limits
 
 from tests.docs.blocks import blocks_of
+from tests.unit.merge_shapes import SHAPES, Shape
 
 PAGE = "docs/guide/merge-into.md"
 UPDATE = "WHEN MATCHED THEN UPDATE SET a = s.a"
 INSERT = "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+DELETE = "WHEN NOT MATCHED BY SOURCE THEN DELETE"
 
 
 def merge(
@@ -206,6 +208,148 @@ def test_default_is_a_value_of_a_column() -> None:
     assert found["whenNotMatched"][0]["values"] == {"id": "source.id", "a": "default"}
 
 
+def test_the_source_is_a_table_where_no_files_are_named() -> None:
+    for using, table in (
+        ("lake.d.Updates s", {"name": "updates"}),
+        ("lake.d.u.branch_audit s", {"name": "u", "ref": "audit"}),
+        ("lake.d.u.tag_eod s", {"name": "u", "ref": "eod"}),
+        ("lake.d.u.snapshot_id_12 s", {"name": "u", "snapshot": "12"}),
+        ("lake.d.u VERSION AS OF 12 s", {"name": "u", "snapshot": "12"}),
+        ("u VERSION AS OF 'eod' s", {"name": "u", "ref": "eod"}),
+        ("t s", {"name": "t"}),
+        ("(SELECT * FROM u WHERE a > 1 AND (b = 'x' OR c)) s", {"name": "u", "where": "a > 1 AND (b = 'x' OR c)"}),
+        (
+            "(SELECT id, x AS a FROM (SELECT * FROM u WHERE x > 1) WHERE x < 9) s",
+            {"name": "u", "where": "x > 1 AND x < 9"},
+        ),
+    ):
+        found = merge(UPDATE, using=using, paths=())
+        assert found.manifest is not None
+        assert found.manifest["spec"]["source"] == {"table": table}
+        assert found.notes[0] == (
+            f"the source is the Table {table['name']!r}; if its rows are in files, name them with --path"
+        )
+        assert "targetWhere" not in found.manifest["spec"]
+    assert spec(UPDATE, using="u s", paths=(), source_table="feed")["source"] == {"table": {"name": "feed"}}
+
+
+def test_conditions_of_a_subquery_are_repeated_for_files_and_for_fields() -> None:
+    using = "(SELECT id, x AS a FROM u WHERE u.x > 1 OR u.c.d) s"
+    for paths in (("f.parquet",), ()):
+        clauses = f"{UPDATE} WHEN NOT MATCHED AND s.a < 5 OR s.a = 7 THEN INSERT (id) VALUES (s.id) {DELETE}"
+        found = spec(clauses, using=using, paths=paths, on="t.id = s.id AND t.day > 3")
+        assert found["targetWhere"] == "(source.x > 1 OR source.c.d) AND target.day > 3"
+        assert found["whenMatched"] == [{"action": "Update", "set": {"a": "source.x"}}]
+        kept = "(source.x > 1 OR source.c.d) AND (source.x < 5 OR source.x = 7)"
+        assert found["whenNotMatched"] == [{"when": kept, "action": "Insert", "values": {"id": "source.id"}}]
+        assert found["whenNotMatchedBySource"] == [{"action": "Delete"}]
+
+
+def test_conditions_around_the_newest_row_apply_in_their_order() -> None:
+    numbered = "(SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) AS n FROM u WHERE a > 1)"
+    for using, where in (
+        (f"(SELECT * FROM {numbered} WHERE n = 1 AND b = 2) s", "source.b = 2"),
+        (f"(SELECT * FROM (SELECT * FROM {numbered} WHERE b = 2) WHERE n = 1) s", "source.b = 2"),
+        (f"(SELECT * FROM (SELECT * FROM {numbered} WHERE n = 1) WHERE b = 2) s", "source.b = 2"),
+        ("(SELECT * FROM u WHERE a > 1 QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) = 1) s", None),
+    ):
+        found = spec(UPDATE, using=using, paths=(), dialect="databricks")
+        assert (found["source"], found["sequenceBy"]) == ({"table": {"name": "u", "where": "a > 1"}}, "seq"), using
+        assert found.get("targetWhere") == where
+
+
+def test_queries_of_with_stand_for_their_names() -> None:
+    before = "WITH u AS (SELECT id, x AS a FROM u WHERE x > 1), v AS (SELECT * FROM u AS w WHERE w.a < 5) "
+    found = spec("WHEN MATCHED THEN UPDATE SET *", before=before, using="v AS s", paths=())
+    assert found["source"] == {"table": {"name": "u", "where": "x > 1 AND x < 5"}}
+    assert found["whenMatched"] == [{"action": "Update", "set": {"id": "source.id", "a": "source.x"}}]
+
+
+def test_names_without_alias_are_of_the_source_if_its_columns_are_listed() -> None:
+    using = "(SELECT key AS sid, x AS b FROM u)"
+    clauses = "WHEN MATCHED AND b > z THEN UPDATE SET a = b, y = z + 1 WHEN NOT MATCHED THEN INSERT (id) VALUES (sid)"
+    found = spec(clauses, using=using, on="id = sid AND z > 2")
+    assert found["keys"] == [{"target": "id", "source": "key"}]
+    assert found["targetWhere"] == "target.z > 2"
+    assert found["whenMatched"] == [
+        {"when": "source.x > target.z", "action": "Update", "set": {"a": "source.x", "y": "target.z + 1"}}
+    ]
+    assert found["whenNotMatched"] == [{"action": "Insert", "values": {"id": "source.key"}}]
+
+
+def test_a_value_that_depends_on_conditions_becomes_a_clause_for_each_case() -> None:
+    found = spec(
+        "WHEN MATCHED AND t.a = 0 OR t.b "
+        "THEN UPDATE SET a = CASE WHEN s.x = 1 OR s.y THEN 1 WHEN s.x > 5 THEN s.x END, "
+        "b = if(s.x > 5, 'many', 'few'), c = s.c WHEN MATCHED THEN UPDATE SET a = nullif(s.x, 0) "
+        "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, CASE s.x WHEN 1 THEN nvl2(s.y, 1, 2) ELSE 3 END)"
+    )
+    first, fifth = "(target.a = 0 OR target.b)", "source.x > 5"
+    either = "(source.x = 1 OR source.y)"
+    assert [(clause.get("when"), clause["set"]) for clause in found["whenMatched"]] == [
+        (f"{first} AND {either} AND {fifth}", {"a": "1", "b": "'many'", "c": "source.c"}),
+        (f"{first} AND {either}", {"a": "1", "b": "'few'", "c": "source.c"}),
+        (f"{first} AND {fifth}", {"a": "source.x", "b": "'many'", "c": "source.c"}),
+        ("target.a = 0 OR target.b", {"a": "null", "b": "'few'", "c": "source.c"}),
+        ("source.x = 0", {"a": "null"}),
+        (None, {"a": "source.x"}),
+    ]
+    assert [(clause.get("when"), clause["values"]["a"]) for clause in found["whenNotMatched"]] == [
+        ("source.x = 1 AND source.y IS NOT NULL", "1"),
+        ("source.x = 1", "2"),
+        (None, "3"),
+    ]
+
+
+def test_a_struct_that_the_statement_makes_gives_its_fields_values() -> None:
+    found = merge("WHEN MATCHED THEN UPDATE SET t.s = named_struct('a', 1, 'in', named_struct('c d', s.x)), b = s.b")
+    assert found.manifest is not None
+    assert found.manifest["spec"]["whenMatched"] == [
+        {"action": "Update", "set": {"s.a": "1", "s.in.c d": "source.x", "b": "source.b"}}
+    ]
+    assert found.notes[-1] == (
+        "the table must not have other fields than those that the statement names in its structs"
+    )
+
+
+#: What becomes of rows that a subquery makes.
+WRITTEN = ") that a MergeJob does not have: write the rows that it selects to files"
+NEWEST = "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) AS n FROM u) WHERE n = 1) s"
+ADDING = "MERGE WITH SCHEMA EVOLUTION INTO t USING s ON t.id = s.id "
+STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+
+@pytest.mark.parametrize(
+    ("statement", "refused"),
+    [
+        (ADDING + STARS, ""),
+        (f"/* merge with schema evolution into */ {ADDING.lower()}{STARS}", ""),
+        (ADDING + "WHEN MATCHED AND s.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET a = s.a, op = s.op", ""),
+        (ADDING + f"WHEN MATCHED AND t.id = 1 AND s.id > 0 THEN DELETE {STARS}", ""),
+        (ADDING + f"WHEN MATCHED AND s.op = 'D' THEN DELETE {STARS}", "add the column 'op'"),
+        (ADDING.replace("ON t.id", "ON s.v > 1 AND t.id") + STARS, "add the column 'v'"),
+        (ADDING.replace("= s.id", "= s.key") + "WHEN MATCHED THEN UPDATE SET *", "add the column 'key'"),
+        (ADDING.replace("USING s", f"USING {NEWEST}") + "WHEN MATCHED THEN UPDATE SET *", "add the column 'seq'"),
+        (ADDING + "WHEN MATCHED THEN UPDATE SET a = named_struct('b', 1)", "can add fields"),
+    ],
+)
+def test_columns_are_added_as_with_schema_evolution_does(statement: str, refused: str) -> None:
+    found = translate(statement, Chosen(dialect=find_dialect("spark"), paths=("x.parquet",)))
+    if refused:
+        assert refused in " ".join(found.refused)
+        assert ": name the " in found.refused[0]
+    else:
+        assert found.manifest is not None
+        assert found.manifest["spec"]["schemaEvolution"] == "AddColumns"
+        assert parse(dict(found.manifest)).spec is not None
+
+
+def test_words_in_a_text_do_not_add_columns() -> None:
+    found = spec("WHEN MATCHED THEN UPDATE SET a = 'merge with schema evolution into'")
+    assert "schemaEvolution" not in found
+    assert found["whenMatched"][0]["set"] == {"a": "'merge with schema evolution into'"}
+
+
 DIALECTS = ("spark", "delta", "iceberg", "databricks", "trino", "snowflake", "bigquery")
 
 
@@ -221,28 +365,61 @@ def test_every_dialect_has_the_clauses(dialect: str) -> None:
     assert found["whenNotMatchedBySource"] == [{"when": "target.a > 5", "action": "Delete"}]
 
 
-#: What becomes of rows that a subquery makes.
-WRITTEN = ") that a MergeJob does not have: write the rows that it selects to files"
-NEWEST = "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seq DESC) AS n FROM u) WHERE n = 1) s"
 #: What is refused, the part and words of the sentence, and what is changed to follow its way out.
 WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     ({"on": "t.id <=> s.id"}, "ON", "lets null equal null", {"on": "t.id = s.id"}),
+    ({"on": "t.id <=> s.id"}, "ON", "with --keys-not-null", {"keys_are_set": True}),
     ({"on": "t.id = cast(s.id AS INT)"}, "ON", "compares what is computed", {"on": "t.id = s.id"}),
     ({"on": "upper(t.id) = s.id"}, "ON", "compares what is computed", {"on": "t.id = s.id"}),
     ({"on": "t.id > s.id"}, "ON", "no column of the table equals", {"on": "t.id = s.id"}),
     ({"on": "t.id = s.id AND t.id = s.x"}, "ON", "equals two source columns", {"on": "t.id = s.id"}),
     ({"on": "id = s.id"}, "ON", "whose column it is", {"on": "t.id = s.id"}),
-    ({"paths": ()}, "USING", "name them with --path", {"paths": ("feed/a.parquet",)}),
+    ({"paths": (), "using": "My_Feed s"}, "USING", "with --source-table, or what", {"source_table": "my-feed"}),
+    ({"paths": (), "using": "My_Feed s"}, "USING", "--path or", {"paths": ("feed/a.parquet",)}),
+    ({"paths": (), "using": "c.d.u.files s"}, "USING", "is not a table in a namespace", {"using": "c.d.u s"}),
+    ({"paths": (), "using": "d.u.tag_x s"}, "USING", "with it", {"using": "c.d.u.tag_x s"}),
+    ({"paths": (), "using": "c.d.u.snapshot_id_x s"}, "USING", "write its id", {"using": "c.d.u.snapshot_id_7 s"}),
+    (
+        {"paths": (), "using": "u TIMESTAMP AS OF '2026-01-01' s"},
+        "USING",
+        "write VERSION AS OF with the id",
+        {"using": "u VERSION AS OF 'audit' s"},
+    ),
     ({"using": "(SELECT id, upper(a) AS a FROM u) s"}, "USING", "is computed", {"using": "(SELECT id, a FROM u) s"}),
-    ({"using": "(SELECT * FROM u WHERE a > 1) s"}, "USING", "selects rows", {"using": "u s"}),
+    ({"using": "(SELECT * FROM u WHERE upper(a) = 'X') s"}, "USING", "is not an expression", {"using": "u s"}),
+    (
+        {"using": NEWEST.replace("FROM u", "FROM u WHERE a > 1")},
+        "USING",
+        "selects rows before the newest of each key is chosen: write the rows",
+        {"paths": ()},
+    ),
+    (
+        {"using": NEWEST.replace("FROM u", "FROM u WHERE u.c.x > 1"), "paths": ()},
+        "USING",
+        "selects rows before the newest of each key is chosen: write the rows",
+        {"using": NEWEST},
+    ),
+    ({"using": NEWEST.replace("n = 1", "n = 2")}, "USING", "first row of each key: write = 1", {"using": NEWEST}),
     ({"using": "(SELECT * FROM u JOIN v ON u.id = v.id) s"}, "USING", f"JOINS{WRITTEN}", {"using": "u s"}),
     ({"using": "(SELECT DISTINCT * FROM u) s"}, "USING", f"DISTINCT{WRITTEN}", {"using": "u s"}),
     ({"using": "(SELECT id FROM u GROUP BY id) s"}, "USING", f"GROUP{WRITTEN}", {"using": "u s"}),
     ({"using": "(SELECT * FROM u LIMIT 5) s"}, "USING", f"LIMIT{WRITTEN}", {"using": "u s"}),
     ({"using": "(VALUES (1)) s"}, "USING", "neither a table nor a SELECT", {"using": "u s"}),
     ({"using": "u VERSION AS OF 3 s"}, "USING", "files have no versions: write the rows", {"using": "u s"}),
+    ({"using": "u VERSION AS OF 3 s"}, "USING", "files have no versions: write the rows", {"paths": ()}),
     ({"using": "u TABLESAMPLE (10 PERCENT) s"}, "USING", f"SAMPLE{WRITTEN}", {"using": "u s"}),
-    ({"before": "WITH u AS (SELECT * FROM v WHERE a > 1) "}, "The statement", f"WITH{WRITTEN}", {"before": ""}),
+    (
+        {"before": "WITH RECURSIVE s AS (SELECT * FROM v) "},
+        "The statement",
+        f"RECURSIVE{WRITTEN}",
+        {"before": "WITH s AS (SELECT * FROM v) "},
+    ),
+    (
+        {"before": "WITH s(id, a) AS (SELECT x, y FROM v) "},
+        "The statement",
+        "name the columns in its SELECT",
+        {"before": "WITH s AS (SELECT x AS id, y AS a FROM v) "},
+    ),
     ({"using": NEWEST.replace("DESC", "ASC")}, "USING", "does not keep the greatest", {"using": NEWEST}),
     ({"using": NEWEST.replace("BY id", "BY a")}, "USING", "other columns than the keys", {"using": NEWEST}),
     ({"using": NEWEST, "clauses": INSERT}, "USING", "--keys-not-null", {"keys_are_set": True}),
@@ -320,10 +497,40 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
         {"clauses": UPDATE},
     ),
     (
-        {"clauses": "WHEN MATCHED THEN UPDATE SET a = CASE WHEN s.a = 1 THEN 2 END"},
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = coalesce(CASE WHEN s.a = 1 THEN 2 END, 3)"},
         "WHEN MATCHED (1), a",
+        "make it the whole value of a column",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = CASE WHEN s.a = 1 THEN 2 ELSE 3 END"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED AND if(s.a = 1, s.b, s.c) THEN DELETE"},
+        "WHEN MATCHED (1), condition",
         "for each case",
-        {"clauses": "WHEN MATCHED AND s.a = 1 THEN UPDATE SET a = 2"},
+        {"clauses": "WHEN MATCHED AND s.a = 1 AND s.b THEN DELETE"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET " + ", ".join(f"c{n} = nullif(s.c{n}, 0)" for n in range(7))},
+        "WHEN MATCHED (1)",
+        "make more than 64 clauses",
+        {"clauses": UPDATE},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = nullif(s.a, upper(s.b))"},
+        "WHEN MATCHED (1), a",
+        "is not an expression that a MergeJob has",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = nullif(s.a, s.b)"},
+    ),
+    (
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, named_struct('b', s.b))"},
+        "WHEN NOT MATCHED (1), a",
+        "makes a struct",
+        {"clauses": "WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, s.a)"},
+    ),
+    (
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a.b = 1, a = named_struct('b', 2)"},
+        "WHEN MATCHED (1)",
+        "the field 'a.b' gets two values",
+        {"clauses": "WHEN MATCHED THEN UPDATE SET a = named_struct('b', 2)"},
     ),
     (
         {"clauses": "WHEN MATCHED AND upper(s.a) = 'X' THEN DELETE"},
@@ -405,7 +612,7 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
         {"into": "lake.d.orders.branch_dev AS t"},
     ),
     ({"table": "My_Table"}, "MERGE INTO", "--table", {"table": "my-table"}),
-    ({"paths": ()}, "USING", "--delta", {"delta": "lake/s"}),
+    ({"paths": (), "using": "My_Feed s"}, "USING", "or --delta", {"delta": "lake/s"}),
     ({"using": "s VERSION AS OF 3"}, "USING", "with --delta", {"paths": (), "delta": "lake/s"}),
     (
         {"using": "s TIMESTAMP AS OF '2026-01-01'", "paths": (), "delta": "lake/s"},
@@ -438,6 +645,17 @@ def test_what_is_refused_is_named_with_a_way_out_that_works(
     assert merge(clauses, **followed).manifest is not None
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.text[:60])
+def test_shapes_of_other_suites_are_translated_or_refused_by_a_sentence(shape: Shape) -> None:
+    chosen = Chosen(dialect=find_dialect("spark"), paths=("feed.parquet",), keys_are_set=shape.keys_are_set)
+    found = translate(shape.text, chosen)
+    assert bool(found.refused) == bool(shape.refused), found.refused
+    assert shape.refused in " ".join(found.refused)
+    if found.manifest is not None:
+        resource = parse(dict(found.manifest))
+        assert validate_spec(resource.kind, resource.spec) is None
+
+
 def test_every_part_that_is_refused_is_named() -> None:
     found = merge(
         "WHEN MATCHED AND f(s.x) THEN UPDATE SET a = g(s.a), b = s.b, c = h(1) WHEN NOT MATCHED THEN INSERT ROW"
@@ -458,8 +676,8 @@ def test_every_part_that_is_refused_is_named() -> None:
         ("SELECT 1", "the statement is SELECT: give a MERGE INTO"),
         ("MERGE INTO t USING s", "is not SQL of spark"),
         ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE; SELECT 1", "there are 2 statements"),
-        ("MERGE WITH SCHEMA EVOLUTION INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "by schemaEvolution"),
-        ("WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "WITH"),
+        ("WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "from no table"),
+        ("WITH s AS (SELECT * FROM s) MERGE INTO t USING s ON 1 = 1 WHEN MATCHED THEN DELETE", "by keys"),
         ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * EXCEPT (a)", "EXCEPT"),
         ("MERGE INTO o.t USING p.t ON t.id = t.id WHEN MATCHED THEN DELETE", "two aliases"),
     ],
@@ -489,9 +707,15 @@ def test_bounds_are_those_of_the_resource() -> None:
         ({"location": "Bad Name"}, "--location is"),
         ({"columns": ["id=long"]}, "--column is for the formats Csv and Json, and for --hive-partitions"),
         ({"are_folders": True, "format": "Csv"}, "--hive-partitions is for the format Parquet only"),
+        ({"are_folders": True}, "--hive-partitions is for files: name these with --path"),
         ({"delta": "/lake/events"}, "--delta is '/lake/events': write a path below the root"),
         ({"delta": "lake", "paths": ["a"]}, "--delta names a table, which --path does not describe"),
         ({"delta": "lake", "are_folders": True}, "which --hive-partitions does not describe"),
+        ({"location": "landing"}, "--location is for files: name these with --path"),
+        ({"columns": ["id=long"], "format": "Csv"}, "--column is for files: name these with --path"),
+        ({"source_table": "No Name"}, "No Name"),
+        ({"source_table": "feed", "paths": ["a"]}, "--source-table and --path both name the rows"),
+        ({"source_table": "feed", "delta": "a"}, "--source-table and --delta both name the rows"),
         ({"columns": ["id=number"], "format": "Csv"}, "--column has id=number: write"),
         ({"zone": "Mars/Base"}, "--time-zone is 'Mars/Base': name a time zone"),
         ({"table": "No Name"}, "No Name"),

@@ -22,12 +22,15 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from skipstone.files.reader import describe_files
 from skipstone.kernels.changes import SortRule, write_slice
+from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.runs.merging.source import Changes, selective_first, target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_cli.translating.dialects import find_dialect
 from skipstone_cli.translating.jobs import Chosen, Translation, translate
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import check_types
 from skipstone_core.merging.merges import MergeColumn, plan_merge
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.kinds import parse
@@ -62,7 +65,7 @@ _TOKENS = itertools.count()
 class Statement:
     """One MERGE in both dialects. ``keys``: its key columns. ``refused``: the part that has to be refused, if any.
 
-    ``repeats``: the source may have several rows of a key.
+    ``repeats``: the source may have several rows of a key. ``of_table``: the source is a Table, else files.
     """
 
     spark: str
@@ -70,6 +73,7 @@ class Statement:
     keys: tuple[str, ...]
     repeats: bool = False
     refused: str = ""
+    of_table: bool = False
 
 
 def schema_of(columns: dict[str, str]) -> pa.Schema:
@@ -176,15 +180,39 @@ def numbers(sides: Sequence[str]) -> st.SearchStrategy[str]:
     )
 
 
+#: Conditions on the columns of some sides.
+JUDGED = {
+    ("s",): ON_SOURCE,
+    ("t",): ON_TARGET,
+    ("s", "t"): st.one_of(ON_SOURCE, ON_TARGET, ACROSS),
+}
+
+
+def by_cases(sides: Sequence[str], values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """One of ``values``, or what a condition chooses of them."""
+    condition = JUDGED[tuple(sides)]
+    return st.one_of(
+        values,
+        values,
+        st.builds("CASE WHEN {} THEN {} END".format, condition, values),
+        st.builds(
+            "CASE WHEN {} THEN {} WHEN {} THEN {} ELSE {} END".format, condition, values, condition, values, values
+        ),
+        st.builds("CASE {0}.id WHEN 1 THEN {1} ELSE {2} END".format, st.sampled_from(sides), values, values),
+        st.builds("nullif({}, {})".format, values, values),
+    )
+
+
 def assigned(sides: Sequence[str]) -> st.SearchStrategy[dict[str, str]]:
     """What a clause gives some columns."""
     texts = st.sampled_from([f"{side}.{name}" for side in sides for name in ("name", "grp")])
     return st.fixed_dictionaries(
         {},
         optional={
-            "a": st.one_of(numbers(sides), st.just("NULL")),
-            "name": st.one_of(
-                texts, st.builds("{} || '-' || {}".format, texts, texts), st.just("'new'"), st.just("NULL")
+            "a": by_cases(sides, st.one_of(numbers(sides), st.just("NULL"))),
+            "name": by_cases(
+                sides,
+                st.one_of(texts, st.builds("{} || '-' || {}".format, texts, texts), st.just("'new'"), st.just("NULL")),
             ),
             "ok": st.sampled_from([*(f"{side}.ok" for side in sides), "true", "NULL"]),
             "d": st.one_of(
@@ -224,12 +252,15 @@ def clause(draw: st.DrawFn, role: str, *, conditional: bool) -> tuple[str, str]:
 def statements(draw: st.DrawFn) -> Statement:
     keys = draw(st.sampled_from(KEYS))
     newest = draw(st.integers(0, 3)) == 0
-    using = "s"
+    using, of_table = "s", draw(st.booleans())
+    filtered = f" WHERE {draw(nested(ON_SOURCE))}" if draw(st.integers(0, 3)) == 0 else ""
     if newest:
         number = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(keys)} ORDER BY seq DESC NULLS LAST) AS rn"
-        using = f"(SELECT * FROM (SELECT *, {number} FROM s) WHERE rn = 1)"
-    elif draw(st.booleans()):
-        using = "(SELECT * FROM s)"
+        last = f" AND ({draw(nested(ON_SOURCE))})" if draw(st.integers(0, 3)) == 0 else ""
+        first = filtered if of_table else ""
+        using = f"(SELECT * FROM (SELECT *, {number} FROM s{first}) AS s WHERE rn = 1{last})"
+    elif filtered or draw(st.booleans()):
+        using = f"(SELECT * FROM s{filtered})"
     parts = [draw(st.sampled_from([f"t.{key} = s.{key}", f"s.{key} = t.{key}"])) for key in keys]
     if draw(st.integers(0, 3)) == 0:
         parts.append(draw(nested(ON_TARGET)))
@@ -244,9 +275,11 @@ def statements(draw: st.DrawFn) -> Statement:
         whens = [draw(clause("matched", conditional=False))]
     inserts = any("INSERT" in one for one, _ in whens)
     refused = "USING" if newest and inserts else ""
-    start = f"MERGE INTO t USING {using} AS s ON {' AND '.join(parts)} "
+    start = "{}MERGE INTO t USING {} AS s ON " + " AND ".join(parts) + " "
     spark, duck = (" ".join(texts) for texts in zip(*whens, strict=True))
-    return Statement(start + spark, start + duck, keys, repeats=newest, refused=refused)
+    plain = start.format("", using)
+    named = start.format(f"WITH changes AS {using} ", "changes") if using != "s" and draw(st.booleans()) else plain
+    return Statement(named + spark, plain + duck, keys, repeats=newest, refused=refused, of_table=of_table)
 
 
 def sources(keys: tuple[str, ...], *, repeats: bool) -> st.SearchStrategy[list[dict[str, object]]]:
@@ -258,7 +291,8 @@ def sources(keys: tuple[str, ...], *, repeats: bool) -> st.SearchStrategy[list[d
 
 
 def translated(statement: Statement, **options: Any) -> Translation:
-    chosen = Chosen(dialect=find_dialect("spark"), paths=("feed/*.parquet",), zone="UTC", **options)
+    paths = () if statement.of_table else ("feed/*.parquet",)
+    chosen = Chosen(dialect=find_dialect("spark"), paths=paths, zone="UTC", **options)
     return translate(statement.spark, chosen)
 
 
@@ -300,11 +334,20 @@ def by_kernels(bench: Bench, spec: MergeJobSpec, rows: Sequence[dict[str, object
     plan = selective_first(plan_merge(task_of(spec), target_schema(bench.files.schema), columns), bench.files)
     types = {one.name: kind for one in columns if (kind := key_type(one.type))}
     rule = SortRule(plan.keys, plan.sequence_by, types, plan.repeated_keys, plan.marks_several)
-    given = pa.Table.from_pylist(list(rows), schema_of(SOURCE)).select(list(plan.source_columns))
+    given = read_source(spec, pa.Table.from_pylist(list(rows), schema_of(SOURCE))).select(list(plan.source_columns))
     path = Path(bench.table.location().removeprefix("file://")) / f"slice-{next(_TOKENS)}.parquet"
-    slices = (write_slice(given, rule, str(path)),) if rows else ()
+    slices = (write_slice(given, rule, str(path)),) if len(given) else ()
     changes = Changes(plan=plan, slices=slices, schema_id=bench.files.schema.schema_id)
     return counted(merged(bench, changes)[0])
+
+
+def read_source(spec: MergeJobSpec, rows: pa.Table) -> pa.Table:
+    """The rows of the source that the job reads."""
+    if spec.source.table is None or spec.source.table.where is None:
+        return rows
+    predicate = check_types(parse_predicate(spec.source.table.where), SOURCE)
+    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    return rows.filter(evaluate_predicate(predicate, columns, rows.num_rows))
 
 
 def task_of(spec: MergeJobSpec) -> MergeTask:
@@ -317,7 +360,7 @@ def task_of(spec: MergeJobSpec) -> MergeTask:
         )
 
     return MergeTask(
-        source=SourceSpec(format=SourceFormat.PARQUET, paths=spec.source.paths),
+        source=SourceSpec(format=SourceFormat.PARQUET, paths=spec.source.paths or ()),
         keys=tuple(MergeKey(target=key.target, source=key.source) for key in spec.keys),
         when_matched=clauses(spec.when_matched, "set"),
         when_not_matched=clauses(spec.when_not_matched, "values"),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -37,6 +38,7 @@ class Options:
     file: str
     dialect: str = "spark"
     table: str = ""
+    source_table: str = ""
     name: str = ""
     paths: Sequence[str] = ()
     format: str = SourceFormat.PARQUET
@@ -66,16 +68,24 @@ def _chosen(options: Options) -> Chosen:
     return Chosen(
         dialect=find_dialect(options.dialect),
         table=require_name(options.table, "a Table") if options.table else "",
+        source_table=_source_table(options),
         name=require_name(options.name, "a MergeJob") if options.name else "",
         paths=_paths(options.paths),
         format=_format(options.format),
-        are_folders=_are_folders(options),
+        are_folders=_of_files("--hive-partitions", _are_folders(options), options),
         delta=_delta(options),
-        location=_location(options.location),
-        columns=_columns(options),
+        location=_of_files("--location", _location(options.location), options),
+        columns=_of_files("--column", _columns(options), options),
         zone=_zone(options.zone),
         keys_are_set=options.keys_are_set,
     )
+
+
+def _source_table(options: Options) -> str:
+    others = {"--path": options.paths, "--delta": options.delta}
+    if options.source_table and (other := next((name for name, value in others.items() if value), "")):
+        raise CliError(f"--source-table and {other} both name the rows of the source: leave one of them out")
+    return require_name(options.source_table, "a Table") if options.source_table else ""
 
 
 def _paths(paths: Sequence[str]) -> Sequence[str]:
@@ -123,6 +133,15 @@ def _location(name: str) -> str:
     if name and not _LOCATION.fullmatch(name):
         raise CliError(f"--location is {name!r}: name an entry of spec.sourceLocations of the Warehouse")
     return name
+
+
+Option = TypeVar("Option")
+
+
+def _of_files(name: str, value: Option, options: Options) -> Option:
+    if value and not options.paths and not options.delta:
+        raise CliError(f"{name} is for files: name these with --path")
+    return value
 
 
 def _columns(options: Options) -> Mapping[str, str]:

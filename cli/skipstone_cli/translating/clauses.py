@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from skipstone_core.language.paths import join_path
 from sqlglot import exp
 
-from skipstone_cli.translating.conditions import Conditions, flattened
+from skipstone_cli.translating.branching import Assignment, Case, list_cases
+from skipstone_cli.translating.conditions import Condition, Conditions, all_of, flattened
 from skipstone_cli.translating.dialects import Dialect
 from skipstone_cli.translating.literals import Zone
 from skipstone_cli.translating.names import Scope, Side, is_column
@@ -33,6 +35,12 @@ class When:
     place: str
     node: exp.When
 
+    @property
+    def conditions(self) -> list[exp.Expr]:
+        """The parts of its condition, all of which have to be true."""
+        condition = self.node.args.get("condition")
+        return [] if condition is None else list(flattened(condition, exp.And))
+
 
 def list_whens(whens: Sequence[exp.Expr]) -> list[When]:
     """The clauses in order, with their roles. Raises Untranslatable for a clause that could never apply."""
@@ -48,56 +56,69 @@ def list_whens(whens: Sequence[exp.Expr]) -> list[When]:
 
 @dataclass(frozen=True)
 class Clauses:
-    """Translates clauses."""
+    """Translates clauses. ``kept``: conditions that rows of the source have to satisfy to be inserted."""
 
     table: Side
     source: Side
     dialect: Dialect
     zone: Zone
     parts: Parts
+    kept: Sequence[Condition] = ()
 
-    def translate(self, when: When) -> Clause:
-        """One clause, without what ``parts`` keeps as refused. Raises Untranslatable."""
+    def translate(self, when: When) -> list[Clause]:
+        """One clause, or one for each case of its values, without what ``parts`` keeps as refused.
+
+        Raises Untranslatable.
+        """
         only(when.node, "matched", "source", "condition", "then")
-        scope = self._scope(when.role)
-        clause: Clause = {}
-        values = Values(scope, self.dialect, self.zone)
-        condition = when.node.args.get("condition")
-        with self.parts.part(f"{when.place}, condition"):
-            if condition is not None:
-                clause["when"] = Conditions(values).text(condition)
+        conditions = [*self.kept] if when.role == NOT_MATCHED else []
+        if when.node.args.get("condition") is not None:
+            condition = Condition(when.node.args["condition"], Conditions(self._values(when)))
+            with self.parts.part(f"{when.place}, condition"):
+                conditions += [condition] if condition.text else []
         then = when.node.args["then"]
         match then:
             case exp.Var() if str(then.this).upper() == "DELETE" and when.role != NOT_MATCHED:
-                return {**clause, "action": "Delete"}
+                return [{**_when(conditions), "action": "Delete"}]
             case exp.Update() if when.role != NOT_MATCHED:
-                return {**clause, "action": "Update", **self._assigned("set", self._updated(then, values, when))}
+                assigned, action, name = self._updated(then, when), "Update", "set"
             case exp.Insert() if when.role == NOT_MATCHED:
-                return {**clause, "action": "Insert", **self._assigned("values", self._inserted(then, values, when))}
+                assigned, action, name = self._inserted(then, when), "Insert", "values"
             case _:
                 raise Untranslatable(
                     f"{quoted(then)} is not an action that a MergeJob has: use UPDATE, DELETE or INSERT"
                 )
+        if assigned is None:
+            return [{**_when(conditions), "action": action}]
+        return [
+            {**_when([*conditions, *self._judged(case, when)]), "action": action, name: self._collected(case, when)}
+            for case in list_cases(assigned)
+        ]
 
-    def _scope(self, role: str) -> Scope:
+    def _values(self, when: When) -> Values:
         sides = {MATCHED: [self.source, self.table], NOT_MATCHED: [self.source], BY_SOURCE: [self.table]}
-        return Scope(sides[role], [self.source, self.table])
+        return Values(Scope(sides[when.role], [self.source, self.table]), self.dialect, self.zone)
 
-    def _assigned(self, name: str, assigned: Mapping[str, str] | None) -> Clause:
-        return {} if assigned is None else {name: dict(assigned)}
+    def _judged(self, case: Case, when: When) -> list[Condition]:
+        """The conditions of a case that can be translated."""
+        judged: list[Condition] = []
+        for assignment, node in case.conditions:
+            condition = Condition(node, Conditions(self._values(when)))
+            with self.parts.part(f"{when.place}, {join_path(assignment.column)}"):
+                judged += [condition] if condition.text else []
+        return judged
 
-    def _updated(self, node: exp.Update, values: Values, when: When) -> Mapping[str, str] | None:
-        """Return the value of each column in SET; None for all columns of equal name."""
+    def _updated(self, node: exp.Update, when: When) -> list[Assignment] | None:
+        """Return what SET assigns; None for all columns of equal name."""
         only(node, "expressions")
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star):
             only(node.expressions[0])
             if when.role == BY_SOURCE:
                 raise Untranslatable("SET * has no source row here: name the columns and their values")
             return self._all()
-        pairs = [_assignment(expression) for expression in node.expressions]
-        return self._collected(pairs, values, when)
+        return self._assigned([_assignment(expression) for expression in node.expressions], when)
 
-    def _inserted(self, node: exp.Insert, values: Values, when: When) -> Mapping[str, str] | None:
+    def _inserted(self, node: exp.Insert, when: When) -> list[Assignment] | None:
         only(node, "this", "expression")
         columns, given = node.this, node.args.get("expression")
         if isinstance(columns, exp.Star):
@@ -113,38 +134,72 @@ class Clauses:
             raise Untranslatable(
                 f"INSERT has {len(columns.expressions)} columns and {len(listed)} values: give each one"
             )
-        return self._collected(list(zip(columns.expressions, listed, strict=True)), values, when)
+        return self._assigned(list(zip(columns.expressions, listed, strict=True)), when)
 
-    def _all(self) -> Mapping[str, str] | None:
+    def _all(self) -> list[Assignment] | None:
         """Return the columns of ``*``: all columns of equal name, or those that the subquery lists."""
         columns = self.source.columns
         if columns.rest and not columns.named:
             return None
         if columns.rest:
             raise Untranslatable("* takes the columns of a subquery that renames some of them: name them")
-        scope = Scope([self.source], [self.source])
-        named = [exp.column(exp.to_identifier(name, quoted=True)) for name in columns.named]
-        return {column.name: scope.find(column).text for column in named}
+        qualifier = [exp.to_identifier(part, quoted=True) for part in next(iter(self.source.qualifiers), ())]
+        return [
+            Assignment((name,), exp.column(exp.to_identifier(name, quoted=True), *reversed(qualifier)))
+            for name in columns.named
+        ]
 
-    def _target(self, node: exp.Expr, when: When) -> str:
+    def _target(self, node: exp.Expr, when: When) -> tuple[str, ...]:
         scope = Scope([self.table], [self.table])
         if not is_column(node):
             raise Untranslatable(f"{quoted(node)} is not a column of the table: name the columns that get a value")
-        name = scope.find(node)
-        if when.role == NOT_MATCHED and len(name.path) > 1:
+        path = scope.find(node).path
+        if when.role == NOT_MATCHED and len(path) > 1:
             raise Untranslatable(f"{quoted(node)} is a field of a new row: give the whole column a value")
-        return name.field
+        return path
 
-    def _collected(self, pairs: Sequence[tuple[exp.Expr, exp.Expr]], values: Values, when: When) -> Mapping[str, str]:
-        assigned: dict[str, str] = {}
+    def _assigned(self, pairs: Sequence[tuple[exp.Expr, exp.Expr]], when: When) -> list[Assignment]:
+        assigned: dict[tuple[str, ...], Assignment] = {}
         for column, value in pairs:
-            name = self._target(column, when)
-            if name in assigned:
-                raise Untranslatable(f"the column {name!r} gets two values: leave one out")
-            assigned[name] = ""
+            path = self._target(column, when)
+            if path in assigned:
+                raise Untranslatable(f"the column {join_path(path)!r} gets two values: leave one out")
+            assigned[path] = Assignment(path, value)
+        return list(assigned.values())
+
+    def _collected(self, case: Case, when: When) -> Mapping[str, str]:
+        collected: dict[str, str] = {}
+        fields = case.assigned if when.role == NOT_MATCHED else list(_fields_of(case.assigned))
+        for assignment in fields:
+            name = join_path(assignment.column)
+            if name in collected:
+                raise Untranslatable(f"the field {name!r} gets two values: leave one out")
+            collected[name] = ""
             with self.parts.part(f"{when.place}, {name}"):
-                assigned[name] = values.assigned(value)
-        return assigned
+                collected[name] = self._values(when).assigned(assignment.value)
+        return collected
+
+
+def _fields_of(assigned: Sequence[Assignment]) -> Iterator[Assignment]:
+    """``assigned``, with the fields of structs that a value names, such as ``named_struct('a', 1)``, one by one."""
+    for assignment in assigned:
+        fields = named_fields(assignment.value)
+        if fields is None:
+            yield assignment
+        else:
+            yield from _fields_of([Assignment((*assignment.column, name), value) for name, value in fields])
+
+
+def named_fields(value: exp.Expr) -> list[tuple[str, exp.Expr]] | None:
+    """The fields of a value that makes a struct, if all have names."""
+    node = value.unnest()
+    given = node.expressions if isinstance(node, exp.Struct) else []
+    named = [field for field in given if isinstance(field, exp.PropertyEQ) and isinstance(field.this, exp.Identifier)]
+    return [(str(field.this.name), field.expression) for field in named] if named and named == given else None
+
+
+def _when(conditions: Sequence[Condition]) -> Clause:
+    return {"when": all_of(conditions)} if conditions else {}
 
 
 def _assignment(node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
@@ -153,17 +208,16 @@ def _assignment(node: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
     return node.this, node.expression
 
 
-def asks_for_keys(when: When, keys: Collection[str], scope: Scope) -> bool:
-    """Return whether a condition holds only where no key of the source is null: ``s.id IS NOT NULL AND …``."""
-    condition = when.node.args.get("condition")
+def asks_for_keys(conditions: Sequence[Condition], keys: Collection[str]) -> bool:
+    """Return whether ``conditions`` are true only where no key of the source is null: ``s.id IS NOT NULL``."""
     asked = set()
-    for part in flattened(condition, exp.And) if condition is not None else ():
-        inner = part.this.unnest() if isinstance(part, exp.Not) else None
+    for condition in conditions:
+        inner = condition.node.this.unnest() if isinstance(condition.node, exp.Not) else None
         if (
             isinstance(inner, exp.Is)
             and isinstance(inner.expression, exp.Null)
             and is_column(inner.this)
             and not inner.args.get("negate")
         ):
-            asked.add(scope.find(inner.this).field)
+            asked.add(condition.conditions.values.scope.find(inner.this).field)
     return set(keys) <= asked

@@ -46,16 +46,12 @@ class Conditions:
             case _:
                 return self._test(node)
 
-    def conjunction(self, nodes: Sequence[exp.Expr]) -> str:
-        """All of one or more conditions. Raises Untranslatable."""
-        return self.text(nodes[0]) if len(nodes) == 1 else " AND ".join(map(self._within, nodes))
-
     def _joined(self, node: exp.And | exp.Or) -> str:
         kind = type(node)
         word = " AND " if kind is exp.And else " OR "
-        return word.join(self._within(part) for part in flattened(node, kind))
+        return word.join(self.within(part) for part in flattened(node, kind))
 
-    def _within(self, node: exp.Expr) -> str:
+    def within(self, node: exp.Expr) -> str:
         """In parentheses if it is made of several."""
         text = self.text(node)
         return f"({text})" if isinstance(node.unnest(), exp.And | exp.Or) else text
@@ -129,6 +125,26 @@ class Conditions:
                 pattern = str(text.this)
         word = "NOT LIKE" if node.args.get("negate") else "LIKE"
         return f"{self._operand(node.this)} {word} {text_literal(pattern)}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of a statement, and what translates it."""
+
+    node: exp.Expr
+    conditions: Conditions
+
+    @property
+    def text(self) -> str:
+        """The condition as a ``when``. Raises Untranslatable."""
+        return self.conditions.text(self.node)
+
+
+def all_of(listed: Sequence[Condition]) -> str:
+    """All of one or more conditions as a ``when``. Raises Untranslatable."""
+    if len(listed) == 1:
+        return listed[0].text
+    return " AND ".join(condition.conditions.within(condition.node) for condition in listed)
 
 
 def flattened(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:

@@ -15,7 +15,9 @@ from sqlglot.tokenizer_core import TokenType
 from skipstone_cli.errors import CliError
 from skipstone_cli.translating.refusals import GRAMMAR, Untranslatable
 
-_EVOLUTION = re.compile(r"\s*merge\s+with\s+schema\s+evolution\b", re.IGNORECASE)
+#: Under this name a statement records that it adds columns.
+EVOLVES = "evolves"
+_EVOLUTION = re.compile(r"\bmerge\s+with\s+schema\s+evolution\s+into\b", re.IGNORECASE)
 _TEXTS = frozenset({TokenType.STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING})
 
 
@@ -62,11 +64,8 @@ def find_dialect(name: str) -> Dialect:
 
 def parse_merge(text: str, dialect: Dialect) -> exp.Merge:
     """The MERGE statement that ``text`` consists of. Raises Untranslatable."""
-    if _EVOLUTION.match(text):
-        raise Untranslatable(
-            "a MergeJob adds columns by schemaEvolution: leave out WITH SCHEMA EVOLUTION, and set the field if the "
-            "columns that its reference names are those that you want"
-        )
+    evolution = _find_evolution(text, dialect)
+    text = text if evolution is None else f"{text[: evolution.start()]}MERGE INTO{text[evolution.end() :]}"
     try:
         _refuse_escapes(text, dialect)
         statements = [statement for statement in sqlglot.parse(text, read=dialect.grammar) if statement is not None]
@@ -80,7 +79,17 @@ def parse_merge(text: str, dialect: Dialect) -> exp.Merge:
     if not isinstance(statements[0], exp.Merge):
         raise Untranslatable(f"the statement is {statements[0].key.upper()}: give a MERGE INTO")
     statements[0].meta[GRAMMAR] = dialect.grammar
+    statements[0].meta[EVOLVES] = evolution is not None
     return statements[0]
+
+
+def _find_evolution(text: str, dialect: Dialect) -> re.Match[str] | None:
+    """Return the words MERGE WITH SCHEMA EVOLUTION INTO, which sqlglot does not read, where they are no text."""
+    try:
+        starts = {token.start for token in Grammar.get_or_raise(dialect.grammar).tokenize(text)}
+    except SqlglotError:
+        return None
+    return next((match for match in _EVOLUTION.finditer(text) if match.start() in starts), None)
 
 
 def _refuse_escapes(text: str, dialect: Dialect) -> None:

@@ -22,10 +22,12 @@ class Match:
     where: Sequence[exp.Expr]
 
 
-def read_match(on: exp.Expr, scope: Scope) -> Match:
-    """The ON condition in its parts. Raises Untranslatable."""
+def read_match(on: exp.Expr, scope: Scope, *, keys_are_set: bool = False) -> Match:
+    """The ON condition in its parts. ``keys_are_set``: the source has no null in a key. Raises Untranslatable."""
     parts = list(flattened(on, exp.And))
     pairs = [_pair(part, scope) if isinstance(part, exp.EQ) else None for part in parts]
+    if keys_are_set and not any(pairs):  # without nulls of the source, <=> is =
+        pairs = [_pair(part, scope) for part in parts]
     has_column = any(pair is not None and len(pair[0].path) == 1 for pair in pairs)
     keys: list[tuple[Name, Name]] = []
     where: list[exp.Expr] = []
@@ -60,8 +62,8 @@ def _near_key(part: exp.Expr, scope: Scope) -> str:
             "column as the table has it"
         )
     return (
-        f"{quoted(part)} lets null equal null, and a key with a null never matches in a MergeJob: use =, or write a "
-        "value in the place of null"
+        f"{quoted(part)} lets null equal null, and a key with a null never matches in a MergeJob: use =, say that the "
+        "source has none with --keys-not-null, or write a value in the place of null"
     )
 
 

@@ -33,6 +33,8 @@ _WORDS = frozenset(
     )
 )
 SOURCE, TARGET = "source", "target"
+#: The side whose columns are written by their names alone, as in ``where`` of a source.
+ROWS = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class FileColumns:
     rest: bool = True
     hidden: frozenset[str] = frozenset()
     ranks: frozenset[str] = frozenset()
+
+    def lists(self, name: str) -> bool:
+        """Return whether a SELECT lists the column ``name``."""
+        return name.lower() in {column.lower() for column in (*self.named, *self.hidden)}
 
     def path(self, name: str) -> tuple[str, ...]:
         """Where the column ``name`` is in the files. Raises Untranslatable."""
@@ -96,7 +102,7 @@ class Name:
     @property
     def text(self) -> str:
         """As conditions and expressions write it."""
-        return ".".join((self.side, *map(_quoted_name, self.path)))
+        return ".".join((*([self.side] if self.side else []), *map(_quoted_name, self.path)))
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,10 @@ class Scope:
                     f"{quoted(column)} is of the {_WORD[side.name]}, which has no row here: leave it out"
                 )
             return _name(side, rest)
+        if len(self.sides) > 1 and (listing := next((side for side in self.sides if not side.columns.rest), None)):
+            # a name that both sides have is refused by engines, so one that this side lists is of this side
+            other = next(side for side in self.sides if side is not listing)
+            return _name(listing if listing.columns.lists(parts[0]) else other, parts)
         if len(self.sides) > 1:
             aliases = " or ".join(".".join((*side.qualifiers[0], parts[-1])) for side in self.sides if side.qualifiers)
             raise Untranslatable(f"{quoted(column)} does not say whose column it is: write {aliases}")
@@ -137,7 +147,7 @@ def _name(side: Side, parts: Sequence[str]) -> Name:
     if side.name == TARGET:
         return Name(TARGET, tuple(parts))
     first, *rest = parts
-    return Name(SOURCE, (*side.columns.path(first), *rest))
+    return Name(side.name, (*side.columns.path(first), *rest))
 
 
 def _parts(column: exp.Expr) -> tuple[str, ...]:

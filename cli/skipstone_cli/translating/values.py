@@ -109,14 +109,8 @@ class Values:
                 return self._listed("round", [node.this, node.args.get("decimals") or exp.Literal.number(0)])
             case exp.Cast():
                 return self._cast(node)
-            case exp.Case() | exp.If():
-                raise Untranslatable(
-                    f"{quoted(node)} chooses a value: write one WHEN clause with a condition for each case"
-                )
-            case _ if isinstance(node, _CLOCKS):
-                raise Untranslatable(f"{quoted(node)} reads a clock, which a MergeJob does not have: {_WRITE_OUT}")
             case _:
-                raise Untranslatable(f"{quoted(node)} is not an expression that a MergeJob has: {_WRITE_OUT}")
+                raise _refused(node)
 
     def _listed(self, name: str, arguments: list[exp.Expr]) -> str:
         return f"{name}({', '.join(map(self.text, arguments))})"
@@ -129,6 +123,21 @@ class Values:
         if into in _ZONED:
             self.zone.require(node)
         return f"cast({self.text(node.this)} as {into})"
+
+
+def _refused(node: exp.Expr) -> Untranslatable:
+    """What is said of an expression that a MergeJob does not have."""
+    match node:
+        case exp.Case() | exp.If() | exp.Nullif() | exp.Nvl2():
+            says = "chooses a part of a value or a condition: make it the whole value of a column, or write one WHEN "
+            return Untranslatable(f"{quoted(node)} {says}clause with a condition for each case")
+        case exp.Struct():
+            fields = "makes a struct: name its fields, as in UPDATE SET t.address.city = s.city"
+            return Untranslatable(f"{quoted(node)} {fields}, or {_WRITE_OUT}")
+        case _ if isinstance(node, _CLOCKS):
+            return Untranslatable(f"{quoted(node)} reads a clock, which a MergeJob does not have: {_WRITE_OUT}")
+        case _:
+            return Untranslatable(f"{quoted(node)} is not an expression that a MergeJob has: {_WRITE_OUT}")
 
 
 def _type_name(kind: exp.DataType) -> str:
