@@ -172,10 +172,15 @@ def _many_merges(merges: int) -> dict[str, Any]:
     return {**ratios, "tenth_cpu_s": tenth, "last_cpu_s": last, "manifests": manifests}
 
 
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def _vectors(rows: int, repeats: int) -> dict[str, Any]:
     """Merges on read of a few rows of each of four files: in turn into a table of each format version."""
     with tempfile.TemporaryDirectory(prefix="vectors-") as folder, _caches(Path(folder) / "decoded"):
-        beds = {version: MergeBed(Path(folder) / version) for version in ("2", "3")}
+        beds = {version: MergeBed(_made(Path(folder) / version)) for version in ("2", "3")}
         spent: dict[str, list[float]] = {version: [] for version in beds}
         for version, bed in beds.items():
             bed.create(SCHEMA, **ON_READ, **{"format-version": version})
