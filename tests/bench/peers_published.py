@@ -69,9 +69,9 @@ def _table(name: str, sides: Sides) -> Table:
 
 
 PEER_TABLES = (
-    _table("upserts", Sides(("upsert:",), "seconds", seconds)),
+    _table("upserts", Sides(("upsert:",), "cpu_seconds", seconds)),
     _table("written", Sides(("upsert:", "services:"), "bytes", megabytes)),
-    _table("lookups", Sides(("lookup,",), "seconds", seconds)),
-    _table("indexes", Sides(("index:", "services:"), "seconds", seconds)),
+    _table("lookups", Sides(("lookup,",), "cpu_seconds", seconds)),
+    _table("services", Sides(("services:",), "cpu_seconds", seconds)),
     _table("space", Sides(("bytes:",), "bytes", megabytes)),
 )

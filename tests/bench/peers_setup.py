@@ -179,7 +179,8 @@ class Program:
         reply = json.loads(line)
         if "error" in reply:
             raise Failed(f"{self.engine.name}, {do} {arguments.get('mode', '')}: {reply['error']}")
-        return Answer(reply["seconds"], cpu_seconds(self._process.pid) - before, reply)
+        # Of children too, but in hundredths of a second; the program's own are finer
+        return Answer(reply["seconds"], max(cpu_seconds(self._process.pid) - before, reply["cpu"]), reply)
 
     def close(self) -> None:
         """End it, and wait for that."""
