@@ -402,6 +402,20 @@ def _freshness(lines: Sequence[Line]) -> Iterator[Row]:
         yield Row((number, *cells, f"{goal_of('freshness', line)} s"), (line,))
 
 
+def _thresholds(lines: Sequence[Line]) -> Iterator[Row]:
+    """A row for each query and setting, its values in their order."""
+    for line in sorted(lines, key=lambda line: line["setting"]):
+        query, _, part = line["query"].partition(", ")
+        words = f"{query}, {float(part.partition('%')[0]):g} % of the keys"
+        cells = (f"`{value}`: {_run(run)}" for value, run in line["values"].items())
+        yield Row((f"`{line['setting']}`", words, *cells), (line,))
+
+
+def _run(run: Line) -> str:
+    files = f", {run['files']} files" if run["files"] >= 0 else ""
+    return f"{seconds(run['seconds'])}{files}, {run['by']}"
+
+
 TABLES = (
     _table("merge", "make bench-merge", MERGES),
     Table(
@@ -487,6 +501,14 @@ TABLES = (
         "make bench-freshness",
         ("File", "From its arrival", "From the schedule's next minute", "Goal"),
         _freshness,
+    ),
+    Table(
+        "thresholds",
+        "thresholds",
+        'make bench-thresholds ARGS="--repeats 3"',
+        ("Setting", "Query", "A lower value", "The default", "A higher value"),
+        _thresholds,
+        page="guide/indexes.md",
     ),
     *PEER_TABLES,
 )
