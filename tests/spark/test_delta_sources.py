@@ -10,8 +10,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.schema import Schema
@@ -151,6 +155,41 @@ def test_partition_values_of_all_types_are_those_that_were_written(tmp_path: Pat
     bed.catalog.close()
 
 
+@pytest.mark.parametrize("suffix", ["json", "parquet"])
+def test_a_checkpoint_may_have_files_beside_it(bed: Bed, suffix: str) -> None:
+    """Checkpoints of version 2 name them, and have names of their own."""
+    for number in range(4):
+        add(bed, number)
+    table = DeltaTable(str(bed.root / "lake" / "events"))
+    table.delete("id = 1")
+    table.create_checkpoint()
+    whole, name = log(bed, 4).with_name(f"{4:020d}.checkpoint.parquet"), f"{4:020d}.checkpoint.{UUID(int=7)}.{suffix}"
+    rows = pq.read_table(whole)
+    side = whole.with_name("_sidecars") / "a b.parquet"
+    side.parent.mkdir()
+    pq.write_table(rows.select(["add"]).filter(pc.is_valid(rows["add"])), side)
+    protocol, described = (
+        next(filter(None, rows[name].to_pylist(maps_as_pydicts="strict"))) for name in ("protocol", "metaData")
+    )
+    actions = [
+        {"protocol": {"minReaderVersion": protocol["minReaderVersion"]}},
+        {"metaData": {part: described[part] for part in ("id", "schemaString", "partitionColumns")}},
+        {"sidecar": {"path": "a%20b.parquet", "sizeInBytes": side.stat().st_size, "modificationTime": 0}},
+    ]
+    if suffix == "json":
+        whole.with_name(name).write_text("\n".join(map(json.dumps, actions)))
+    else:
+        names = ("protocol", "metaData", "sidecar")
+        pq.write_table(pa.table({part: [row.get(part) for row in actions] for part in names}), whole.with_name(name))
+    whole.unlink()
+    for version in range(4):
+        log(bed, version).unlink()
+    bed.load(spec())
+    assert ids(bed) == [0, 2, 3]
+    side.unlink()
+    assert "a b.parquet' is gone, which the checkpoint" in refused(bed)
+
+
 def test_values_are_those_of_the_log_whatever_the_folders_are_called(bed: Bed) -> None:
     add(bed, 1)
     add(bed, 2, day=date(2026, 1, 2))
@@ -169,6 +208,30 @@ def test_values_are_those_of_the_log_whatever_the_folders_are_called(bed: Bed) -
     for name, limits in (("t", None), ("spark", IN_SPARK)):
         bed.load(spec(), name, limits=limits)
         assert [(row["id"], str(row["day"])) for row in bed.rows(name)] == [(1, "2026-01-01"), (2, "2026-01-02")]
+
+
+def test_values_are_those_of_the_log_if_files_hold_the_column_too(bed: Bed) -> None:
+    """As those of delta-spark 4.4.0 do."""
+    add(bed, 1)
+    add(bed, 2, day=None)
+    folder = bed.root / "lake" / "events"
+
+    def with_day(action: dict[str, Any]) -> None:
+        if "add" in action:
+            path = folder / unquote(action["add"]["path"])
+            rows = pq.read_table(path, partitioning=None)
+            pq.write_table(rows.append_column("Day", pa.array([date(1999, 1, 1)] * len(rows))), path)
+            action["add"]["size"] = path.stat().st_size
+
+    edit(bed, 0, with_day)
+    edit(bed, 1, with_day)
+    bed.create(SCHEMA, "spark")
+    for name, limits in (("t", None), ("spark", IN_SPARK)):
+        bed.load(spec(), name, limits=limits)
+        days = [(row["id"], row["day"] and str(row["day"])) for row in bed.rows(name)]
+        assert days == [(1, "2026-01-01"), (2, None)]
+    bed.load(spec(where="day is null", version="1"))
+    assert ids(bed) == [1, 2, 2]
 
 
 def test_columns_that_were_added_later_are_null_before(bed: Bed) -> None:

@@ -169,8 +169,8 @@ def test_a_merge_reads_them_too(tmp_path: Path, limits: DriverShare) -> None:
     [
         (("day=2026-01-01", "place=a"), {}, r"is in a folder 'day=…' and '.*' is not"),
         (("x",), {}, r"no folder of 'in/x/part-0.parquet' has a name such as"),
-        (("id=4",), {}, r"holds the column 'id', and its folder or log names 'id': remove source.hivePartitions"),
-        (("ID=4",), {}, r"holds the column 'id', and its folder or log names 'ID'"),
+        (("id=4",), {}, r"holds the column 'id', and its folder names 'id': remove source.hivePartitions"),
+        (("ID=4",), {}, r"holds the column 'id', and its folder names 'ID'"),
         (("n=1/n=2",), {}, r"name the column 'n' twice"),
         (("place=100%",), {}, r"the folder 'place=100%' of .* is not percent-encoded UTF-8"),
         (("place=%FF",), {}, r"is not percent-encoded UTF-8"),

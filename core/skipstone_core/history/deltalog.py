@@ -135,7 +135,9 @@ def _data_files(name: str, adds: Iterable[JsonObject]) -> tuple[DeltaFile, ...]:
         path = unquote(str(add["path"]))
         if path.startswith("/") or "://" in path or ".." in path.split("/"):
             raise unreadable(
-                name, f"its file '{path}' is outside of its folder, as files of shallow clones are: make a deep clone"
+                name,
+                f"its file '{path}' is outside of its folder, as files of shallow clones are: write its rows to a "
+                "table of their own, and read that one",
             )
         partition = {column: text or None for column, text in (add.get("partitionValues") or {}).items()}
         files[path] = DeltaFile(path=path, size=int(add["size"]), partition=partition)

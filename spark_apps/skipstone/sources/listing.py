@@ -34,16 +34,17 @@ _FIELD = "source.paths"
 
 @dataclass(frozen=True, kw_only=True)
 class PathValues:
-    """Columns that have one value in all rows of a file, which the file does not hold.
+    """Columns that have one value in all rows of a file, which is not read from the file.
 
     ``texts``: by the path of the file and the column; None is null. ``types``: of the columns, string if absent.
-    ``spec_field`` and ``way_out``: what is said of a file that holds such a column.
+    ``spec_field`` and ``way_out``: what is said of a file that holds such a column; without a way out, its values are
+    left out.
     """
 
     texts: Mapping[str, Mapping[str, str | None]]
     types: Mapping[str, IcebergType] = field(default_factory=dict)
     spec_field: str
-    way_out: str
+    way_out: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

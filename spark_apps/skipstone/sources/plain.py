@@ -31,7 +31,7 @@ from skipstone.sources.text.driver.sparkonly import SparkNeeded, SparkOnly
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import is_without_rows, raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
-from skipstone.sources.typed.folders import folder_columns, plain_value, require_apart
+from skipstone.sources.typed.folders import folder_columns, plain_value, without_values
 from skipstone.sources.unused import values_known, values_read
 from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
@@ -249,7 +249,7 @@ def _columns(file: StoredFile, kind: SourceFormat, values: PathValues | None) ->
         return None
     if values is None:
         return raw_columns(footer)
-    require_apart(file.name, values, (column.name for column in footer))
+    footer = without_values(file.name, values, footer)
     return {**raw_columns(footer), **folder_columns(values, values.texts[file.name], of_one=True)}
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 import pyarrow as pa
 from propcache.api import cached_property
@@ -45,8 +46,11 @@ from skipstone.tables.records.tablereads import SourceReading, find_reads, newes
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"([0-9]{20})\.json")
-_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint(?:\.([0-9]{10})\.([0-9]{10}))?\.parquet")
-_WAY_OUT = "write the files without it"
+#: In one file or several; or with a name of its own, and files beside it (V2).
+_CHECKPOINT = re.compile(
+    r"([0-9]{20})\.checkpoint(?:\.([0-9]{10})\.([0-9]{10})\.parquet|\.parquet|(\.[0-9a-f-]{36})\.(?:json|parquet))"
+)
+_SIDECARS = "_sidecars"
 #: What is read of a checkpoint: statistics of files are most of it, and are not used.
 _PARTS = ("add", "metaData", "protocol", "sidecar")
 _OF_FILES = ("path", "size", "partitionValues", "deletionVector")
@@ -178,7 +182,7 @@ def _listing(
         for path, file in zip(paths, files, strict=True)
     }
     values = (
-        PathValues(texts=texts, types=_types(facts), spec_field=FIELD, way_out=_WAY_OUT)
+        PathValues(texts=texts, types=_types(facts), spec_field=FIELD)  # some writers put them into the files, too
         if facts.partition_columns
         else None
     )
@@ -206,14 +210,14 @@ class _Log:
 
     @cached_property
     def _checkpoints(self) -> Mapping[int, tuple[Entry, ...]]:
-        """Checkpoints all of whose parts are there, by version."""
-        parts: dict[tuple[int, int], dict[int, Entry]] = {}
+        """Checkpoints all of whose parts are there, by version; one of each."""
+        parts: dict[tuple[int, int, str], dict[int, Entry]] = {}
         for entry in self._entries:
             if match := _CHECKPOINT.fullmatch(_name(entry)):
                 version, part, count = int(match[1]), int(match[2] or 1), int(match[3] or 1)
-                parts.setdefault((version, count), {})[part] = entry
+                parts.setdefault((version, count, match[4] or ""), {})[part] = entry
         return {
-            version: tuple(by_part.values()) for (version, count), by_part in parts.items() if len(by_part) == count
+            version: tuple(by_part.values()) for (version, count, _), by_part in parts.items() if len(by_part) == count
         }
 
     @cached_property
@@ -260,6 +264,21 @@ class _Log:
             raise unreadable(self.name, f"'{entry.path}' is not a commit ({error}): restore it") from error
 
     def _read_checkpoint(self, entry: Entry) -> Iterator[JsonObject]:
+        """The actions of a checkpoint, those of the files beside it among them."""
+        for action in self._read_commit(entry) if entry.path.endswith(".json") else self._read_parts(entry):
+            if sidecar := action.get("sidecar"):
+                yield from self._read_parts(self._find_sidecar(entry, str(sidecar["path"])))
+            else:
+                yield action
+
+    def _find_sidecar(self, checkpoint: Entry, name: str) -> Entry:
+        path = f"{checkpoint.path.rpartition('/')[0]}/{_SIDECARS}/{unquote(name).rpartition('/')[2]}"
+        entry = next(iter(self.storage.entries([path])))
+        if entry is None:
+            raise unreadable(self.name, f"'{path}' is gone, which the checkpoint '{checkpoint.path}' names: restore it")
+        return entry
+
+    def _read_parts(self, entry: Entry) -> Iterator[JsonObject]:
         try:
             with self.storage.open(entry, buffering=0) as opened:
                 file = WholeFile(opened)
@@ -268,9 +287,6 @@ class _Log:
             raise unreadable(self.name, f"'{entry.path}' is not a checkpoint ({error}): restore it") from error
         for name in rows.column_names:
             parts = rows[name].combine_chunks().drop_null()
-            if name == "sidecar" and len(parts):
-                why = f"'{entry.path}' is a checkpoint with files beside it (V2), which Skipstone does not read"
-                raise unreadable(self.name, f"{why}: write a checkpoint of the classic kind")
             if name == "add":
                 known = {parts.type.field(at).name for at in range(parts.type.num_fields)}
                 parts = pa.table({column: parts.field(column) for column in _OF_FILES if column in known})

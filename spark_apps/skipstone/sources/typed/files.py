@@ -28,7 +28,7 @@ from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import INT96, FileType, file_type, orc_type
-from skipstone.sources.typed.folders import ValueSource, folder_columns, require_apart, value_source, with_values
+from skipstone.sources.typed.folders import ValueSource, folder_columns, value_source, with_values, without_values
 from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -70,7 +70,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
             continue
         source = None
         if values is not None:
-            require_apart(file.name, values, (column.name for column in footer))
+            footer = without_values(file.name, values, footer)
             source = value_source(file.name, values.texts[file.name])
         key = (source, *map(repr, footer))
         footers.setdefault(key, _Files(kind, footer, [], source)).names.append(file.name)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePosixPath
+from typing import Protocol, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -81,16 +82,35 @@ def find_folders(listing: SourceListing) -> tuple[str, ...]:
     return tuple(sorted(names or ()))
 
 
-def require_apart(example: str, values: PathValues, columns: Iterable[str]) -> None:
-    """Raise BadData (SOURCE_UNREADABLE) for a column that the file ``example`` holds and ``values`` have, too."""
-    held = {plain_name(name): name for name in columns}
-    for name in values.texts[example]:
-        if (alike := held.get(plain_name(name))) is not None:
+class _HasName(Protocol):
+    """A column of a file."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+_Held = TypeVar("_Held", bound=_HasName)
+
+
+def without_values(example: str, values: PathValues, columns: Iterable[_Held]) -> tuple[_Held, ...]:
+    """The ``columns`` of the file ``example`` that ``values`` do not have.
+
+    Raises BadData (SOURCE_UNREADABLE) for one that both have, if the file must not.
+    """
+    beside = {plain_name(name): name for name in values.texts[example]}
+    kept = []
+    for column in columns:
+        name = beside.get(plain_name(column.name))
+        if name is None:
+            kept.append(column)
+        elif values.way_out:
             raise BadData(
                 Reason.SOURCE_UNREADABLE,
-                f"'{example}' holds the column '{alike}', and its folder or log names '{name}': {values.way_out}",
+                f"'{example}' holds the column '{column.name}', and its folder names '{name}': {values.way_out}",
                 field=values.spec_field,
             )
+    return tuple(kept)
 
 
 def folder_columns(
