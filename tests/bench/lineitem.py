@@ -232,6 +232,7 @@ def session(place: Place, extra: Mapping[str, str] | None = None) -> SparkSessio
         "spark.jars": ",".join(str(path) for path in [*_iceberg(), *resolved_jars("delta", DELTA)]),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "skipstone.rememberedSeconds": "0",  # indexes are made and dropped between queries
     }
     return iceberg_session(place, {**delta, **(extra or {})})
 

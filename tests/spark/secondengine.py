@@ -24,6 +24,7 @@ def second_spark(spark: SparkSession, warehouse: WarehouseRef) -> SparkSession:
     }
     for key, value in settings.items():
         session.conf.set(f"spark.sql.catalog.{warehouse.catalog.name}{key}", value)
+    session.conf.set("skipstone.rememberedSeconds", "0")  # an index is used as soon as it is there
     return session
 
 

@@ -8,13 +8,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from py4j.clientserver import ClientServerConnection
-from py4j.protocol import MEMORY_COMMAND_NAME, MEMORY_DEL_SUBCOMMAND_NAME
 from pyspark.sql import SparkSession
 from skipstone.query.plans.analysis import longlists
 from skipstone.query.plans.refusals import Refusal
 
 from tests.spark.index_bed import index_on
+from tests.spark.jvmcalls import counted_calls
 from tests.spark.plans_bed import TABLE, Bed, Checked, open_bed
 
 FILES, ROWS = 3, 400
@@ -71,18 +70,10 @@ def listed(first: int, count: int) -> str:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is sent to the JVM, but for objects given back, which Python's garbage collector does at any moment."""
-    sent: list[str] = []
-    real = ClientServerConnection.send_command
-
-    def send(self: ClientServerConnection, command: str) -> str:
-        if not command.startswith(f"{MEMORY_COMMAND_NAME}{MEMORY_DEL_SUBCOMMAND_NAME}"):
-            sent.append(command)
-        return str(real(self, command))
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", send)
-    return sent
+def calls() -> Iterator[list[str]]:
+    """What is sent to the JVM."""
+    with counted_calls() as sent:
+        yield sent
 
 
 def test_the_length_of_a_list_does_not_show_in_the_talk_with_the_jvm(bed: Bed, calls: list[str]) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing import staging
 
+from tests.spark.jvmcalls import counted_calls
 from tests.spark.plans_bed import BY_G, BY_K, ROWS, SEGMENTS, TABLE, Bed, bed, filled, kept, rows_of_segment, scans
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete
 
@@ -279,7 +280,7 @@ def test_a_query_that_no_index_serves_is_left_after_few_calls(bed: Bed, text: st
     found = []
     for _ in range(3):
         df = bed.spark.sql(text)
-        found.append(_calls(bed, partial(_is_left, df)))
+        found.append(_calls(partial(_is_left, df)))
     assert all(is_left for is_left, _ in found)
     assert min(calls for _, calls in found) <= most
 
@@ -293,25 +294,14 @@ def _planned(bed: Bed, name: str) -> tuple[int, int]:
     text = f"select n from skipstone.ns.{name} where k = 7"
     skipstone.rewrite(bed.spark.sql(text))
     df = bed.spark.sql(text)
-    rewritten, calls = _calls(bed, lambda: skipstone.rewrite(df))
+    rewritten, calls = _calls(lambda: skipstone.rewrite(df))
     (plan,) = (one.plan for one in skipstone.explain(rewritten).relations)
     assert plan is not None
     return plan.funnel.read, calls
 
 
-def _calls(bed: Bed, run: Callable[[], Any]) -> tuple[Any, int]:
+def _calls(run: Callable[[], Any]) -> tuple[Any, int]:
     """What ``run`` gives, and how many calls it makes to the JVM."""
-    client = bed.spark._sc._gateway._gateway_client  # type: ignore[union-attr]
-    commands: list[str] = []
-    send = client.send_command
-
-    def counted(command: str, *args: Any, **kwargs: Any) -> Any:
-        commands.append(command)
-        return send(command, *args, **kwargs)
-
-    client.send_command = counted
-    try:
+    with counted_calls() as sent:
         found = run()
-    finally:
-        client.send_command = send
-    return found, sum(not command.startswith("m\n") for command in commands)
+    return found, len(sent)

@@ -38,6 +38,8 @@ FEW_ROWS_PART = 0.01
 DRIVER_ROWS = 100_000
 #: Rows in a page of a data file, as writers make them; what is decoded for one row.
 PAGE_ROWS = 20_000
+#: For so many seconds a session remembers which indexes a table has, unless it says otherwise.
+REMEMBERED_SECONDS = 10
 #: A side of a join gives at most so many rows when it runs first, unless the session says otherwise.
 JOIN_ROWS = 100_000
 #: What it costs to fetch a key of a side that ran and to look it up; so many keys are always looked up.

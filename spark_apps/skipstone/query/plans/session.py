@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from skipstone_core.indexing import use as index_use
 from skipstone_core.indexing.limits import SETTINGS, read_limits
 
-from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
-from skipstone.compat.java import java_class
+from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, JavaSession, QueryExecution
+from skipstone.compat.java import Jvm, java_class
+from skipstone.compat.outlines.compiling import Outliner, outline_of, outliner, settings_of
 from skipstone.compat.partitioning import session_settings
 from skipstone.compat.pyspark import (
     ClassicDataFrame,
@@ -31,29 +32,36 @@ from skipstone.compat.pyspark import (
     plain_frame,
     running_frame,
 )
-from skipstone.query.plans.explanation import Explanation
+from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.fallback import or_else
 from skipstone.query.plans.hints import with_hints_of_text
+from skipstone.query.plans.leaving.decision import find_left
 from skipstone.query.plans.optimizer import RULES, OptimizedQuery, optimize
 from skipstone.query.plans.refusals import Refusal, RelationRefused
 from skipstone.query.plans.replacing.choice import ReadLimits
 from skipstone.query.plans.replacing.driver import DriverReadLimits
 from skipstone.query.plans.replacing.staging import Staging
+from skipstone.query.plans.rules.no_index_applies import NoIndexApplies
 from skipstone.query.plans.state import Session
 
 logger = logging.getLogger("skipstone.query")
 
 #: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, how
 #: many rows of a relation the driver reads at most (0: none), whether tasks read indexes, how many rows one side of a
-#: join has at most when it runs first (0: none does), and whether the rule with the name that follows is applied.
+#: join has at most when it runs first (0: none does), for how many seconds it is remembered which indexes a table has
+#: (0: not at all), and whether the rule with the name that follows is applied.
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
 INDEX_SCANS = "skipstone.indexScans"
 JOIN_ROWS = "skipstone.joinRows"
+REMEMBERED_SECONDS = "skipstone.rememberedSeconds"
+_OWN = (ENABLED, INDEX_NAMESPACE, DRIVER_ROWS, INDEX_SCANS, JOIN_ROWS, REMEMBERED_SECONDS)
 RULE = "skipstone.rules."
-_PREFIX = "skipstone."
-_KNOWN = frozenset({ENABLED, INDEX_NAMESPACE, DRIVER_ROWS, INDEX_SCANS, JOIN_ROWS, *(each.name for each in SETTINGS)})
+_PREFIX, _WAP_BRANCH = "skipstone.", "spark.wap.branch"
+#: Settings of Spark's that count, too.
+_OTHERS = (_WAP_BRANCH,)
+_KNOWN = frozenset({*_OWN, *(each.name for each in SETTINGS)})
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
 #: The plans of a DataFrame.
@@ -200,6 +208,8 @@ def _as_run(df: DataFrame) -> QueryExecution:
 
 def _as_of_now(df: DataFrame) -> QueryExecution:
     """Return the execution of a copy of ``df``, so that nothing is pinned for ``df``."""
+    if (compiled := _compiled(jvm(df.sparkSession))) is not None:
+        return compiled.copied(java_session(df.sparkSession), java_frame(df))
     datasets = java_class(jvm(df.sparkSession), DATASETS)
     # of which Spark has run the commands: a plan that still holds them would run them again
     plan = java_frame(df).queryExecution().commandExecuted()
@@ -228,10 +238,25 @@ def _try(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
 
 def _optimized(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
     session = _session(df)
+    execution = execution_of(df)
+    if not in_full and (left := _left(session, execution)) is not None:
+        return _Tried(None, Explanation(left, problems=session.problems))
     with _active(session):
-        execution = execution_of(df)
         optimized = optimize(session, execution.tableVersionsRefreshed(), execution, in_full=in_full)
         return _Tried(optimized, optimized.explanation)
+
+
+def _compiled(jvm: Jvm) -> Outliner | None:
+    return outliner(jvm, _PREFIX, _OTHERS)
+
+
+def _left(session: Session, execution: QueryExecution) -> tuple[RelationExplanation, ...] | None:
+    """Why relations are left to Spark, where what is remembered of their tables says it; None: nobody knows yet."""
+    compiled, limits = _compiled(session.jvm), session.limits
+    if compiled is None or not limits.remembers or NoIndexApplies.__name__ in session.disabled:
+        return None
+    outline = outline_of(compiled, session.java, execution)
+    return find_left(outline, limits.index_namespace, limits.remembers)
 
 
 def _session(df: DataFrame) -> Session:
@@ -239,7 +264,8 @@ def _session(df: DataFrame) -> Session:
     if not isinstance(df, ClassicDataFrame):
         raise RelationRefused(Refusal.SPARK_CONNECT)
     spark = df.sparkSession
-    java, settings = java_session(spark), session_settings(jvm(spark), java_session(spark))
+    java = java_session(spark)
+    settings, parallelism = _settings(spark, java)
     if not _is_on(settings, ENABLED) or df in _without_index:
         raise RelationRefused(Refusal.SWITCHED_OFF)
     problems: list[str] = []
@@ -247,9 +273,10 @@ def _session(df: DataFrame) -> Session:
     driver_rows = _rows(settings, DRIVER_ROWS, index_use.DRIVER_ROWS, problems)
     join_rows = _rows(settings, JOIN_ROWS, index_use.JOIN_ROWS, problems)
     disabled = _disabled(settings, problems)
-    driver = DriverReadLimits(driver_rows, spark.sparkContext.defaultParallelism, most_bytes=cost.driver_bytes)
-    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), cost)
-    staging, wap_branch = Staging(jvm(spark)), settings.get("spark.wap.branch")
+    driver = DriverReadLimits(driver_rows, parallelism, most_bytes=cost.driver_bytes)
+    remembers = _seconds(settings, problems)
+    limits = ReadLimits(driver, settings.get(INDEX_NAMESPACE), _is_on(settings, INDEX_SCANS), cost, remembers)
+    staging, wap_branch = Staging(jvm(spark)), settings.get(_WAP_BRANCH)
     problems += [*misread, *_unknown(settings)]
     _warn_once(spark, problems)
     return Session(jvm(spark), spark, java, wap_branch, limits, staging, join_rows, disabled, tuple(problems))
@@ -262,6 +289,15 @@ def _warn_once(spark: SparkSession, problems: Sequence[str]) -> None:
         if problem not in warned:
             logger.warning("%s", problem)
     warned.update(problems)
+
+
+def _settings(spark: SparkSession, java: JavaSession) -> tuple[Mapping[str, str], int]:
+    """The settings of a session that count, and how many tasks it runs at a time."""
+    compiled = _compiled(jvm(spark))
+    if compiled is None:
+        return session_settings(jvm(spark), java), spark.sparkContext.defaultParallelism
+    known = settings_of(compiled, java)
+    return known["settings"], known["parallelism"]
 
 
 def _unknown(settings: Mapping[str, str]) -> Iterator[str]:
@@ -290,6 +326,13 @@ def _active(session: Session) -> Iterator[None]:
 
     A thread may have used another one since the query was made, with another time zone for instance.
     """
+    if (compiled := _compiled(session.jvm)) is not None:
+        previous = compiled.enter(session.java)
+        try:
+            yield
+        finally:
+            compiled.leave(previous)
+        return
     sessions = java_class(session.jvm, SESSIONS)
     before = sessions.getActiveSession()
     sessions.setActiveSession(session.java)
@@ -300,6 +343,13 @@ def _active(session: Session) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+def _seconds(settings: Mapping[str, str], problems: list[str]) -> float:
+    text = settings.get(REMEMBERED_SECONDS, str(index_use.REMEMBERED_SECONDS))
+    if not text.isdecimal():
+        problems.append(f"{REMEMBERED_SECONDS} is {text!r}, not a number of seconds: it counts as 0")
+    return float(text) if text.isdecimal() else 0.0
 
 
 def _rows(settings: Mapping[str, str], setting: str, usual: int, problems: list[str]) -> int:

@@ -112,12 +112,16 @@ _OF_RELATION: tuple[Path, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class OpenTable:
-    """The table of a relation: ``table`` is what its metadata file says, as is ``current`` in the JVM."""
+    """The table of a relation: ``table`` is what its metadata file says, as is ``current`` in the JVM.
+
+    ``catalog``: the name of its catalog in the session.
+    """
 
     java: BaseTable
     current: JavaMetadata
     table: Table
     name: str
+    catalog: str
 
 
 class QueryTables:
@@ -185,7 +189,7 @@ class QueryTables:
         # not the identifier of the relation: it may end in a selector such as branch_audit
         identifier = tuple(name.removeprefix(f"{catalog}.").split("."))
         opened = open_table(identifier, table, metadata, self._view(catalog, java))
-        return OpenTable(table, metadata, opened, name)
+        return OpenTable(table, metadata, opened, name, catalog)
 
     def _view(self, name: str, java: Relation) -> SparkCatalogView:
         view = self._catalogs.get(name)

@@ -67,8 +67,8 @@ def _risk(tables: QueryTables, key: Key, site: Site, conditioned: frozenset[int]
     table = or_else(lambda: _opened(tables, key, site), lambda _: None, "a table is not opened", logging.DEBUG)
     if table is None:
         return Risk(frozenset(_names(asked, frozenset())))
-    columns = frozenset(_names(asked, _columns_at_risk(table.metadata.schemas)))
-    return Risk(columns, _lacks_bounds(tables, key, site, table))
+    columns = frozenset(_names(asked, columns_at_risk(table.metadata.schemas)))
+    return Risk(columns, lacks_bounds(table, tables.snapshot_id(key, site.java)))
 
 
 def _opened(tables: QueryTables, key: Key, site: Site) -> Table | None:
@@ -93,7 +93,8 @@ def _has_float(kind: object) -> bool:
     return kind in _FLOATS
 
 
-def _columns_at_risk(schemas: Iterable[Schema]) -> frozenset[str]:
+def columns_at_risk(schemas: Iterable[Schema]) -> frozenset[str]:
+    """Names of the columns by whose bounds Iceberg may lose rows."""
     return frozenset(field.name for schema in schemas for field in schema.fields if _is_at_risk(field.field_type))
 
 
@@ -103,9 +104,8 @@ def _is_at_risk(kind: IcebergType) -> bool:
     return isinstance(kind, FloatType | DoubleType | UUIDType)
 
 
-def _lacks_bounds(tables: QueryTables, key: Key, site: Site, table: Table) -> bool:
-    """Return whether the manifest list of the snapshot that is read lacks a bound that it has to have."""
-    snapshot_id = tables.snapshot_id(key, site.java)
+def lacks_bounds(table: Table, snapshot_id: int | None) -> bool:
+    """Return whether the manifest list of a snapshot lacks a bound that it has to have."""
     if snapshot_id is None or all(spec.is_unpartitioned() for spec in table.specs().values()):
         return False
     snapshot = table.snapshot_by_id(snapshot_id)

@@ -21,12 +21,16 @@ from skipstone.tables.shaping.writeproperties import page_rows_of
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """The limits of a session: rows that the driver reads, whether tasks read indexes, and when an index pays off."""
+    """The limits of a session: rows that the driver reads, whether tasks read indexes, and when an index pays off.
+
+    ``remembers``: seconds in which no catalog is asked again which indexes a table has.
+    """
 
     driver: DriverReadLimits
     index_namespace: str | None = None
     scans_indexes: bool = True
     cost: CostLimits = USUAL_LIMITS
+    remembers: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,10 @@ from skipstone.query.plans.analysis.uses import RELATION, Key, Scope
 from skipstone.query.plans.cost import QueryCost
 from skipstone.query.plans.explanation import RelationExplanation
 from skipstone.query.plans.guarding.conditioned import keeps_ids
+from skipstone.query.plans.leaving.facts import CatalogTable, known_fields, note_fields, read_facts
 from skipstone.query.plans.refusals import Refusal, RelationRefused
+from skipstone.query.plans.replacing.choice import ReadLimits
 from skipstone.query.plans.state import Decision, QueryState, name_of
-from skipstone.tables.shaping.writeproperties import bloom_filters_of
 
 #: Nodes that give out columns as they are where a list of theirs names them.
 _LISTS = frozenset({"Project", "Aggregate"})
@@ -43,18 +44,30 @@ class NoIndexApplies:
 
 def _reason(state: QueryState, key: Key, site: Site) -> RelationExplanation | None:
     """Why a relation is read as Spark reads it; None when an index may narrow it."""
-    name, namespace = name_of(state.decisions[key]), state.session.limits.index_namespace
+    name, tables = name_of(state.decisions[key]), state.facts.tables
     try:
-        opened = state.facts.tables.open(key, site.java)
+        opened = tables.open(key, site.java)
+        facts = read_facts(opened.table, tables.snapshot_id(key, site.java))
     except RelationRefused as refused:
         return RelationExplanation(name, refused.refusal, refused.detail)
-    if bloom_filters_of(opened.table):
+    if facts.has_filters:
         return None
-    firsts = first_fields(opened.table.catalog, opened.table, namespace)
+    firsts = _first_fields(state.session.limits, opened)
     if not firsts:
         return RelationExplanation(name, Refusal.NO_INDEX)
-    columns = _names(opened, firsts)
+    columns = facts.names(firsts)
     return None if _may_serve(state.query, site, columns) else RelationExplanation(name, Refusal.INDEX_NOT_USED)
+
+
+def _first_fields(limits: ReadLimits, opened: OpenTable) -> frozenset[int]:
+    """Ids of the columns that indexes of a table begin with, as the catalog said not long ago."""
+    table = opened.table
+    name = CatalogTable(opened.catalog, opened.name, str(table.metadata.table_uuid), limits.index_namespace)
+    fields = known_fields(name, limits.remembers)
+    if fields is None:
+        fields = first_fields(table.catalog, table, limits.index_namespace)
+        note_fields(name, fields)
+    return fields
 
 
 def _may_serve(query: Scope, site: Site, columns: frozenset[str]) -> bool:
@@ -63,12 +76,6 @@ def _may_serve(query: Scope, site: Site, columns: frozenset[str]) -> bool:
     return named is None or any(
         expression_id(column) in named for column in outputs if str(column.fields["name"]) in columns
     )
-
-
-def _names(opened: OpenTable, fields: frozenset[int]) -> frozenset[str]:
-    """Return the names of the columns with these ids in any schema of the table."""
-    schemas = opened.table.metadata.schemas
-    return frozenset(field.name for schema in schemas for field in schema.fields if field.field_id in fields)
 
 
 def _named_ids(query: Scope) -> frozenset[int] | None:
