@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-merge-states bench-operator bench-page bench-peers bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
+.PHONY: bench-all bench-application bench-build bench-catchup bench-compaction bench-equality-deletes bench-freshness bench-goals bench-growth bench-hbase bench-joins bench-latency bench-lookup bench-memory bench-merge bench-merge-states bench-operator bench-overhead bench-page bench-peers bench-planning bench-pruning bench-requests bench-server bench-sizing bench-thresholds bench-tpch bench-upsert
 
 bench-all: setup ## All benchmarks on this commit, hours; the same call goes on after a kill (SMALL=1: half an hour; ARGS="--list")
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
@@ -57,6 +57,9 @@ bench-merge-states: setup ## Merges into many files, after 1,000 merges, and wit
 
 bench-operator: setup ## CPU, requests and bytes of the operator's passes beside 5,000 finished jobs and 500 Tables
 	$(PYTHON_ENV)/python -m tests.bench.passes $(ARGS)
+
+bench-overhead: setup ## What queries that gain nothing pay in an enabled session (ARGS="--only index --repeats 5")
+	$(PYTHON_ENV)/python -m tests.bench.overhead $(ARGS)
 
 bench-page: setup ## Take results of build/bench into docs/results, and write the tables of the documentation from these
 	$(PYTHON_ENV)/python -m tests.bench.page --take

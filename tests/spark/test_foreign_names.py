@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from skipstone.compat import catalyst, icebergjava, java, partitioning, physical
 from skipstone.compat.java import DESCRIBED, JavaName, JavaObject, Jvm, ScalaName, class_named, type_named
 from skipstone.compat.methods import values_at
+from skipstone.compat.outlines import compiling
 
 
 def is_named(one: object) -> bool:
@@ -107,6 +108,13 @@ def test_a_method_that_is_not_there_is_seen(jvm: Jvm, monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(DESCRIBED, Wrong, "java.lang.String")
     assert missing(jvm, Wrong) == {("noSuchMethod", 1)}
+
+
+def test_the_class_that_outlines_queries_compiles_or_is_done_without(jvm: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
+    outliner = compiling.outliner.__wrapped__
+    assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is not None
+    monkeypatch.setattr(compiling, "_CLASS", "skipstone.NoSuchClass")
+    assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is None
 
 
 def test_answers_of_any_length_arrive_as_they_are(jvm: Jvm) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone.query.plans import session
 from skipstone.query.plans.leaving import facts
 
 from tests.spark.jvmcalls import counted_calls
@@ -137,6 +138,13 @@ def test_rows_that_iceberg_loses_are_looked_at(bed: Bed) -> None:
         assert [row.k for row in skipstone.sql(bed.spark, query).collect()] == [1]
     other = bed.spark.sql("select x from skipstone.ns.floats where k = 2")
     assert [row.x for row in skipstone.rewrite(other).collect()] == [1.0]
+
+
+def test_a_session_whose_jvm_cannot_compile_looks_step_by_step(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "outliner", lambda *_: None)
+    df = bed.spark.sql(LEFT[0])
+    assert skipstone.rewrite(df) is df
+    assert bed.query(LOOKED_AT[0]).files_read == [1]
 
 
 def test_a_setting_that_is_not_a_number_remembers_nothing(bed: Bed) -> None:

@@ -6,7 +6,6 @@ Called by ``optimizer``. Raises RelationRefused when such queries are never rewr
 from __future__ import annotations
 
 from skipstone.compat.catalyst import LogicalPlan, QueryExecution
-from skipstone.compat.java import Jvm
 from skipstone.query.plans.analysis.normalize import with_fixed_time, with_inlined_ctes, with_needed_columns
 from skipstone.query.plans.analysis.relations import QueryTables, sites_of
 from skipstone.query.plans.analysis.uses import Scope, open_scope
@@ -28,7 +27,7 @@ def open_query(
     ``execution``: what runs it as it is, and knows what Spark's cache answers; None: nothing is cached. ``in_full``:
     relations are explained even if no index can serve them. Raises RelationRefused.
     """
-    query, tables = _opened(session.jvm, analyzed), QueryTables(session.jvm)
+    query, tables = _opened(session, analyzed), QueryTables(session.jvm)
     sites = sites_of(session.jvm, query)
     names = {key: tables.name(key, site.java) for key, (site, *_) in sites.items()}
     is_recursive = bool(_names(query) & RECURSIVE)
@@ -39,23 +38,28 @@ def open_query(
     return QueryState(facts, query, {} if is_recursive else sites, decisions=decisions)
 
 
-def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
-    """The query as it will run: common table expressions inlined, the current time fixed."""
+def _opened(session: Session, analyzed: LogicalPlan) -> Scope:
+    """The query as it will run: common table expressions inlined, the current time fixed, long lists as sets."""
     if analyzed.isStreaming():
         raise RelationRefused(Refusal.STREAMING)
-    query = open_scope(jvm, analyzed)
+    jvm, fixed = session.jvm, with_fixed_time(session.jvm, analyzed)
+
+    def opened(plan: LogicalPlan) -> Scope:
+        # Spark finds what is cached by the plan that it was cached with
+        return open_scope(jvm, plan, may_change=lambda: session.is_nothing_cached)
+
+    query = opened(analyzed if fixed.fastEquals(analyzed) else fixed)
     names, numbers_rows = _names(query), _numbers_rows(query)
     if "CommandResult" in names:
         raise RelationRefused(Refusal.COMMAND)
     if query.tree.name == "LocalRelation":
         raise RelationRefused(Refusal.LOCAL_ROWS)
-    if names & RECURSIVE:
-        return query  # as Spark's own rules inline and fold it
-    if not any(scope.relations for scope in query.all()):
+    if names & RECURSIVE:  # as Spark's own rules inline and fold it
         return query
-    final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
-    final = with_needed_columns(jvm, final) if numbers_rows else final
-    return query if final.fastEquals(analyzed) else open_scope(jvm, final)
+    if not (numbers_rows or "WithCTE" in names) or not any(scope.relations for scope in query.all()):
+        return query
+    final = with_inlined_ctes(jvm, fixed) if "WithCTE" in names else fixed
+    return opened(with_needed_columns(jvm, final) if numbers_rows else final)
 
 
 def _names(query: Scope) -> frozenset[str]:

@@ -54,6 +54,11 @@ class Session:
     disabled: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
+    @property
+    def is_nothing_cached(self) -> bool:
+        """Return whether Spark's cache is empty."""
+        return self.java.sharedState().cacheManager().isEmpty()
+
     def dataset(self, plan: LogicalPlan) -> Dataset:
         """The Dataset that runs an analyzed plan."""
         return java_class(self.jvm, DATASETS).ofRows(self.java, plan)
@@ -159,7 +164,7 @@ class QueryFacts:
     @cached_property
     def is_nothing_cached(self) -> bool:
         """Return whether Spark's cache is empty."""
-        return self.session.java.sharedState().cacheManager().isEmpty()
+        return self.session.is_nothing_cached
 
     @cached_property
     def only_rows(self) -> bool:

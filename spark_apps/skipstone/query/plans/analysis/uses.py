@@ -103,9 +103,15 @@ def key_of(relation: Node) -> Key:
     return output_ids(relation)[0]
 
 
-def open_scope(jvm: Jvm, plan: LogicalPlan) -> Scope:
-    """The scope of a whole query."""
-    return _scope(lambda: plan, plan_tree(jvm, with_sets(jvm, plan)))
+def open_scope(jvm: Jvm, plan: LogicalPlan, *, may_change: Callable[[], bool] = lambda: False) -> Scope:
+    """The scope of a whole query.
+
+    ``may_change``: whether its plan in the JVM may have sets in place of long lists, as Spark's optimizer makes them;
+    each rule that looks at a list takes a time that grows with it.
+    """
+    smaller = with_sets(jvm, plan)
+    handle = smaller if smaller is not plan and may_change() else plan
+    return _scope(lambda: handle, plan_tree(jvm, smaller))
 
 
 def _scope(handle: Handle, tree: Node) -> Scope:
