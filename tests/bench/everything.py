@@ -66,6 +66,7 @@ PLAN = (
     Step("requests", "", ""),
     Step("latency", "", "--latency-ms 5 --repeats 1"),
     Step("thresholds", "--files 24 --repeats 3", "--files 4 --rows 20000 --repeats 1"),
+    Step("overhead", "", "--files 4 --rows 5000 --repeats 3"),
     Step("planning", "", "--files 1000 --repeats 1"),
     Step("pruning", "", "--sizes 10000 --repeats 1"),
     Step("sizing", "", "--rows 20000 --files 4"),

@@ -113,7 +113,7 @@ def test_a_method_that_is_not_there_is_seen(jvm: Jvm, monkeypatch: pytest.Monkey
 def test_the_class_that_outlines_queries_compiles_or_is_done_without(jvm: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
     outliner = compiling.outliner.__wrapped__
     assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is not None
-    monkeypatch.setattr(compiling, "_CLASS", "skipstone.NoSuchClass")
+    monkeypatch.setattr(compiling, "_COMPILER", "org.codehaus.janino.NoSuchCompiler")
     assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is None
 
 
