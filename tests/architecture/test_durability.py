@@ -21,6 +21,7 @@ MAY_WRITE = {
     "sources/rejects.py": "rows that were rejected, durable",
     "indexes/building/spilling.py": "sorted buffers of one task, gone with it",
     "indexes/stores/hbase/connections.py": "a certificate of this client for OpenSSL, gone at once",
+    "keeping/processes.py": "the request of one run, gone with it",
     "kernels/ordering.py": "sorted runs of one task, gone with it",
     "kernels/changes.py": "the source of one run, gone with it",
     "runs/tablesources/staging.py": "rows of a source table for one run, gone with it",

@@ -1,0 +1,409 @@
+"""The loop of a kept driver: takes one pod after the other that was assigned, and runs it in a process of its own.
+
+Single-threaded, since it forks. It decides nothing about a run: it does what a node does for a pod, and in that order:
+the status says that the run has begun before it begins, and how it ended as soon as it did.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from skipstone_core.contract.keeping import CREDENTIALS_DIRECTORY, IDLE_VARIABLE, READY_REPORT, scheduler_name
+from skipstone_core.ids import REPORT_ANNOTATION
+
+from skipstone.keeping.assigned import AssignedRun, Unusable, is_over, is_waiting, order_of, read_assigned
+from skipstone.keeping.cluster import LISTED, RETRY_SECONDS, Answer, ApiServer, PodClient, watch_for_ever
+from skipstone.keeping.output import RunOutput
+from skipstone.keeping.processes import (
+    ChildOrder,
+    RunFolder,
+    adopt_orphans,
+    build_environment,
+    clear_folder,
+    count_memory_kills,
+    die_with_parent,
+    exit_code_of,
+    fork,
+    kill_descendants,
+    names_in,
+)
+from skipstone.keeping.statuses import (
+    DEADLINE_MESSAGE,
+    DEADLINE_REASON,
+    RunEnd,
+    ended_status,
+    fit_message,
+    fit_tail,
+    refused_status,
+    running_status,
+)
+
+#: Seconds between two looks at clocks and at the report of the run in progress.
+TICK_SECONDS = 0.5
+#: How long the run in progress may go on when the kept driver is told to stop; a pod has 30 seconds for all of it.
+DRAIN_SECONDS = 20.0
+STOP_REASON, STOP_MESSAGE = "Terminated", "the kept driver was stopped while the run was in progress"
+EXIT_FINE, EXIT_FAULT = 0, 1
+_log = logging.getLogger(__name__)
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeeperPlace:
+    """Where a kept driver is and what it has. ``scratch``: folders that are emptied after each run.
+
+    ``idle_seconds``: how long it stays without a run; None is for ever. ``authorities``: a file that it was started
+    with, and ends when that changes. ``programs``: the package with a module for each kind of run.
+    """
+
+    server: ApiServer
+    name: str
+    uid: str
+    work: Path
+    credentials: Path = Path(CREDENTIALS_DIRECTORY)
+    scratch: tuple[Path, ...] = ()
+    idle_seconds: float | None = None
+    authorities: Path | None = None
+    programs: str = "skipstone.apps"
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str], work: Path, scratch: tuple[Path, ...]) -> KeeperPlace:
+        """As the operator's manifest tells it."""
+        idle, authorities = environment.get(IDLE_VARIABLE), environment.get("SKIPSTONE_CA_BUNDLE")
+        return KeeperPlace(
+            server=ApiServer.from_environment(environment),
+            name=environment["POD_NAME"],
+            uid=environment["POD_UID"],
+            work=work,
+            scratch=scratch,
+            idle_seconds=float(idle) if idle else None,
+            authorities=Path(authorities) if authorities else None,
+        )
+
+    def read_credential(self, name: str) -> str | None:
+        """The value of a variable with a credential, as the Secret holds it now."""
+        path = self.credentials / name
+        return path.read_text() if path.exists() else None
+
+
+@dataclass
+class _Running:
+    """The run in progress. ``asked``: when its process was told to end, and ``why`` (a reason and a message)."""
+
+    run: AssignedRun
+    folder: RunFolder
+    process: int
+    output: RunOutput
+    started: str
+    begun: float
+    memory_kills: int
+    asked: float | None = None
+    why: tuple[str, str] = ("", "")
+    shown: str = ""
+
+
+@dataclass
+class Keeper:
+    """One kept driver. ``clock``: seconds that never go back."""
+
+    place: KeeperPlace
+    clock: Callable[[], float] = time.monotonic
+    _pods: dict[str, JsonObject] = field(default_factory=dict)
+    #: Pods that were taken or refused: a watch may show one as it was before.
+    _done: set[str] = field(default_factory=set)
+    _running: _Running | None = None
+    _stopping: float | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing is started or asked yet."""
+        self._client = PodClient(self.place.server)
+        self._selector = selectors.DefaultSelector()
+        self._inherited = dict(os.environ)
+        self._kept = {folder: names_in(folder) for folder in self.place.scratch if folder.is_dir()}
+        self._authorities = _content_of(self.place.authorities)
+        self._lines = b""
+        self._ready = self._is_listed = False
+        self._told_last = -RETRY_SECONDS
+        self._idle_since = self.clock()
+        self._watcher = 0
+
+    def keep(self) -> ChildOrder | int:
+        """Take runs until this is told to stop; its exit code. In the process of a run: what that is to become."""
+        adopt_orphans()
+        self._start_watcher()
+        self._listen_to_signals()
+        while True:
+            self._wait()
+            self._tell_ready()
+            self._follow_run()
+            if self._running is not None:
+                continue
+            if self._stopping is not None:
+                return self._end(EXIT_FINE)
+            if (order := self._take_next()) is not None:
+                return order
+            self._look_for_an_end()
+
+    # -- what is heard
+
+    def _start_watcher(self) -> None:
+        hear, tell = os.pipe()
+        self._watcher = fork()
+        if self._watcher == 0:
+            die_with_parent()
+            os.close(hear)
+            watch_for_ever(self.place.server, scheduler_name(self.place.uid), tell)
+        os.close(tell)
+        os.set_blocking(hear, False)
+        self._events = hear
+        self._selector.register(hear, selectors.EVENT_READ, self._hear)
+
+    def _listen_to_signals(self) -> None:
+        wake, self._wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self._wake, False)
+        self._selector.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        signal.signal(signal.SIGINT, lambda *_: self._stop())
+
+    def _stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = self.clock()
+
+    def _wait(self) -> None:
+        for key, _ in self._selector.select(TICK_SECONDS):
+            key.data()
+
+    def _hear(self) -> None:
+        content = os.read(self._events, 1 << 20)
+        if not content:
+            raise RuntimeError("the process that watches the API server has ended")
+        *lines, self._lines = (self._lines + content).split(b"\n")
+        for line in lines:
+            self._take_event(json.loads(line))
+
+    def _take_event(self, event: JsonObject) -> None:
+        if event["type"] == LISTED:
+            self._pods = {pod["metadata"]["uid"]: pod for pod in event["items"]}
+            self._done &= set(self._pods)
+            self._is_listed = True
+            return
+        pod = event.get("object") or {}
+        uid = (pod.get("metadata") or {}).get("uid", "")
+        if event["type"] == "DELETED":
+            self._pods.pop(uid, None)
+        elif uid:
+            self._pods[uid] = pod
+
+    def _tell_ready(self) -> None:
+        """Say once that runs are taken from now on."""
+        now = self.clock()
+        if self._ready or not self._is_listed or now < self._told_last + RETRY_SECONDS:
+            return
+        self._told_last = now
+        _log.info("kept driver %s takes runs", self.place.name)
+        change = {"metadata": {"uid": self.place.uid, "annotations": {REPORT_ANNOTATION: READY_REPORT}}}
+        try:
+            answer = self._client.patch(self.place.server.pods(self.place.name), change)
+        except OSError as error:
+            _log.warning("it is told again that this driver is ready: %s", error)
+            return
+        if answer.ok:
+            self._ready = True
+        else:
+            _log.warning("the API server refused to be told that this driver is ready: %s", _describe(answer))
+
+    # -- one run
+
+    def _take_next(self) -> ChildOrder | None:
+        waiting = [pod for uid, pod in self._pods.items() if is_waiting(pod) and uid not in self._done]
+        for pod in sorted(waiting, key=order_of):
+            self._done.add(pod["metadata"]["uid"])
+            if (order := self._begin(pod)) is not None or self._running is not None:
+                return order
+        return None
+
+    def _begin(self, pod: JsonObject) -> ChildOrder | None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        try:
+            run = read_assigned(pod, self.place.read_credential)
+        except (Unusable, OSError) as error:
+            _log.warning("pod %s cannot be run here: %s", name, error)
+            self._write_status(name, uid, refused_status(name, str(error)))
+            return None
+        started = _now()
+        if not self._write_status(name, uid, running_status(run, started)):
+            return None  # it was deleted, or somebody else ended it
+        return self._start(run, started)
+
+    def _start(self, run: AssignedRun, started: str) -> ChildOrder | None:
+        folder = RunFolder(self.place.work / run.uid)
+        folder.make(run.files)
+        environment = build_environment(run, folder, self._inherited)
+        hear, tell = os.pipe()
+        process = fork()
+        if process == 0:
+            return ChildOrder(run, folder, environment, tell, f"{self.place.programs}.{run.app}")
+        os.close(tell)
+        os.set_blocking(hear, False)
+        output = RunOutput(hear, run.run_id)
+        self._running = _Running(
+            run=run,
+            folder=folder,
+            process=process,
+            output=output,
+            started=started,
+            begun=self.clock(),
+            memory_kills=count_memory_kills(),
+        )
+        self._selector.register(hear, selectors.EVENT_READ, output.forward)
+        return None
+
+    def _follow_run(self) -> None:
+        running = self._running
+        if running is None:
+            return
+        ended, status = os.waitpid(running.process, os.WNOHANG)
+        if ended:
+            self._conclude(running, exit_code_of(status))
+            return
+        self._press(running)
+        self._show_progress(running)
+
+    def _press(self, running: _Running) -> None:
+        """Tell the process to end if it has to, and kill it if it does not."""
+        now = self.clock()
+        if running.asked is None and (why := self._find_stop(running, now)) is not None:
+            running.asked, running.why = now, why
+            os.kill(running.process, signal.SIGTERM)
+        elif running.asked is not None and now >= running.asked + self._grace(running):
+            os.kill(running.process, signal.SIGKILL)
+
+    def _find_stop(self, running: _Running, now: float) -> tuple[str, str] | None:
+        pod = self._pods.get(running.run.uid)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return ("", "")
+        if running.run.deadline is not None and now >= running.begun + running.run.deadline:
+            return (DEADLINE_REASON, DEADLINE_MESSAGE)
+        if self._stopping is not None and now >= self._stopping + DRAIN_SECONDS:
+            return (STOP_REASON, STOP_MESSAGE)
+        return None
+
+    def _grace(self, running: _Running) -> float:
+        # The kept driver itself has to be gone when its own time is over.
+        return running.run.grace if self._stopping is None else min(running.run.grace, 5.0)
+
+    def _show_progress(self, running: _Running) -> None:
+        report = _read(running.folder.report)
+        if not report or report == running.shown:
+            return
+        running.shown = report
+        change = {"metadata": {"uid": running.run.uid, "annotations": {REPORT_ANNOTATION: report}}}
+        try:
+            self._client.patch(self.place.server.pods(running.run.name), change)
+        except OSError as error:
+            _log.warning("the progress of %s could not be shown: %s", running.run.run_id, error)
+
+    def _conclude(self, running: _Running, exit_code: int) -> None:
+        kill_descendants(frozenset({self._watcher}))
+        self._selector.unregister(running.output.pipe)
+        tail = running.output.finish()
+        message = fit_message(running.folder.termination_log.read_bytes()) if _exists(running) else ""
+        reason, text = running.why
+        by_run = not reason and running.asked is None
+        if exit_code != 0 and not message and by_run:
+            message = fit_tail(tail)
+        end = RunEnd(
+            exit_code=exit_code,
+            message=message,
+            out_of_memory=exit_code == 128 + signal.SIGKILL and count_memory_kills() > running.memory_kills,
+            pod_reason=reason,
+            pod_message=text,
+        )
+        status, report = ended_status(running.run, end, running.started, _now()), _read(running.folder.report)
+        self._clean(running.folder)
+        self._write_status(running.run.name, running.run.uid, status, report)
+        self._running = None
+        self._idle_since = self.clock()
+
+    def _clean(self, folder: RunFolder) -> None:
+        folder.remove()
+        for scratch, kept in self._kept.items():
+            clear_folder(scratch, kept)
+
+    def _write_status(self, name: str, uid: str, status: JsonObject, report: str = "") -> bool:
+        """Write a pod's status, and its report, until the API server has answered; whether the pod is there."""
+        metadata: JsonObject = {"uid": uid, **({"annotations": {REPORT_ANNOTATION: report}} if report else {})}
+        path = self.place.server.pods(name, "status")
+        while True:
+            try:
+                answer = self._client.patch(path, {"metadata": metadata, "status": status})
+            except OSError as error:
+                _log.warning("the status of %s is written again: %s", name, error)
+            else:
+                if answer.ok or self._is_over(name, uid, answer):
+                    return answer.ok
+                _log.warning("the status of %s is written again: %s", name, _describe(answer))
+            if self._stopping is not None and self.clock() >= self._stopping + DRAIN_SECONDS:
+                return False
+            time.sleep(RETRY_SECONDS)
+
+    def _is_over(self, name: str, uid: str, refusal: Answer) -> bool:
+        """Return whether nobody waits for this status any more: the pod is gone, or somebody else has ended it."""
+        if refusal.status == HTTPStatus.NOT_FOUND:
+            return True
+        try:
+            answer = self._client.request("GET", self.place.server.pods(name))
+        except OSError:
+            return False
+        is_other = answer.ok and (answer.body["metadata"]["uid"] != uid or is_over(answer.body))
+        return answer.status == HTTPStatus.NOT_FOUND or is_other
+
+    # -- the end
+
+    def _look_for_an_end(self) -> None:
+        idle, limit = self.clock() - self._idle_since, self.place.idle_seconds
+        if limit is not None and idle >= limit and self._ready:
+            _log.info("kept driver %s ends: no run for %.0f seconds", self.place.name, idle)
+            self._stop()
+        if _content_of(self.place.authorities) != self._authorities:
+            _log.info("kept driver %s ends: the certificates of authorities have changed", self.place.name)
+            self._stop()
+
+    def _end(self, code: int) -> int:
+        kill_descendants(frozenset())
+        self._client.close()
+        return code
+
+
+def _exists(running: _Running) -> bool:
+    return running.folder.termination_log.exists()
+
+
+def _content_of(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path is not None and path.exists() else None
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _describe(answer: Answer) -> str:
+    return f"{answer.status} {answer.body.get('message', '')}".strip()
