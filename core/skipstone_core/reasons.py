@@ -59,6 +59,17 @@ class Reason(CodedSentence):
         "The API server refused an object of the planning server; the message quotes its answer. The operator retries.",
     )
 
+    # Kept drivers of a Warehouse
+    KEPT_DRIVERS_READY = "KeptDriversReady", "Every kept driver that the Warehouse wants takes runs."
+    KEPT_DRIVERS_PENDING = (
+        "KeptDriversPending",
+        "Kept drivers are missing or do not take runs yet; until then runs start in pods of their own.",
+    )
+    KEPT_DRIVERS_FAILED = (
+        "KeptDriversFailed",
+        "A kept driver ended with an error; the message names its pod. The operator starts another one.",
+    )
+
     # Table
     APPLIED = "Applied", "The table matches its spec; no run has reported yet whether Skipstone created it."
     CREATED = "Created", "The table was created by Skipstone and is up to date with its spec."
@@ -171,6 +182,11 @@ class Reason(CodedSentence):
         "A deleted driver pod does not end, because its node does not answer; the message names both and the way out.",
     )
     POD_REJECTED = "PodRejected", "The API server refused the pod of a run; the message quotes its answer."
+
+    KEPT_DRIVER_BUSY = (
+        "KeptDriverBusy",
+        "The kept driver did not begin the run in time; the run starts in a pod of its own, and no attempt is counted.",
+    )
 
     # How a run ended
     COMMITTED = "Committed", "The run's commit is in the table."

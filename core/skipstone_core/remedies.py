@@ -57,6 +57,10 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.REPLICAS_PENDING: "Wait; if this lasts, run `kubectl describe` on the pods that the message names.",
     Reason.REPLICAS_FAILED: "Run `kubectl describe` and `kubectl logs` on the pods of the named Deployment.",
     Reason.SERVER_REFUSED: "Correct spec.planning, or the quota, policy or right that the message names.",
+    # Kept drivers of a Warehouse
+    Reason.KEPT_DRIVERS_READY: NOTHING,
+    Reason.KEPT_DRIVERS_PENDING: "Wait; if this lasts, run `kubectl describe` on the pods with the operation Keep.",
+    Reason.KEPT_DRIVERS_FAILED: "Run `kubectl logs` on the pod that the message names, and correct the Warehouse.",
     # Table
     Reason.APPLIED: NOTHING,
     Reason.CREATED: NOTHING,
@@ -141,6 +145,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.DRIVER_STUCK: (
         "Wait until the run is given up, or, if the node is down, run the command that the message names."
     ),
+    Reason.KEPT_DRIVER_BUSY: WAIT,
     Reason.POD_REJECTED: "Correct the cause of the refusal: a policy, a quota or the pod template of the Warehouse.",
     # How a run ended
     Reason.COMMITTED: NOTHING,

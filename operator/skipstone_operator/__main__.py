@@ -123,6 +123,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
         image_pull_policy=settings.image_pull_policy,
         image_pull_secrets=settings.image_pull_secrets,
         executors=settings.executors,
+        keeps_drivers=settings.keeps_drivers,
     )
     lease = Lease(
         store=KubeLeaseStore(kube, settings.operator_namespace, settings.lease_name),

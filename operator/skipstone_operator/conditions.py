@@ -29,6 +29,7 @@ COLUMNS_GONE = "ColumnsGone"
 #: Of schedules: one of the MergeJobs that are kept left out changes that do not fit.
 CHANGES_LEFT_OUT = "ChangesLeftOut"
 PLANNING_READY = "PlanningReady"
+WARM_DRIVERS_READY = "WarmDriversReady"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 #: What sums up the other conditions for tools that know no kind: there, and True, only while it holds.
@@ -44,6 +45,7 @@ _BAD = {
     PROGRESSING: None,
     HEALTHY: ConditionStatus.FALSE,
     PLANNING_READY: ConditionStatus.FALSE,
+    WARM_DRIVERS_READY: ConditionStatus.FALSE,
 }
 #: Reasons of Progressing that a user should look at.
 _WORRYING = frozenset(
@@ -74,6 +76,7 @@ _ORDINARY = frozenset(
         Reason.SNAPSHOTS_PENDING,
         Reason.WINDOW_CLOSED,
         Reason.REPLICAS_PENDING,
+        Reason.KEPT_DRIVERS_PENDING,
     }
 )
 

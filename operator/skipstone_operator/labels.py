@@ -22,6 +22,10 @@ DRIVER_CONTAINER = "spark-kubernetes-driver"
 SCHEDULE_LABEL = f"{DOMAIN}/schedule"
 SCHEDULED_TIME_ANNOTATION = f"{DOMAIN}/scheduled-time"
 WAREHOUSE_LABEL = f"{DOMAIN}/warehouse"
+#: Of a run that was assigned: the name of the kept driver's pod.
+KEPT_DRIVER_LABEL = f"{DOMAIN}/kept-driver"
+#: Of a run of a Warehouse with kept drivers that has a pod of its own: why.
+COLD_START_ANNOTATION = f"{DOMAIN}/cold-start"
 #: Hash over a manifest as it was written last: what is declared otherwise is written again.
 MANIFEST_HASH_ANNOTATION = f"{DOMAIN}/manifest-hash"
 FINALIZER = f"{DOMAIN}/reclaim"

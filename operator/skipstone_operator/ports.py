@@ -240,6 +240,7 @@ class RunDefaults:
     """What a Warehouse leaves open: from the chart's values.
 
     ``executors``: whether runs may have executor pods; else everything runs in the driver, whatever a Warehouse says.
+    ``keeps_drivers``: whether drivers can be kept.
     """
 
     image: str
@@ -247,6 +248,7 @@ class RunDefaults:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     executors: bool = True
+    keeps_drivers: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

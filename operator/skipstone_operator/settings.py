@@ -27,7 +27,8 @@ class BadSetting(SkipstoneError):
 class Settings:
     """How this operator runs. ``identity`` tells it from others in the Lease; a port 0: nothing is served there.
 
-    ``executors``: whether runs may have executor pods; else everything runs in the driver.
+    ``executors``: whether runs may have executor pods; else everything runs in the driver. ``keeps_drivers``: whether
+    drivers can be kept.
     """
 
     namespaces: tuple[str, ...]
@@ -40,6 +41,7 @@ class Settings:
     log_level: str = "info"
     workers: int = 8
     executors: bool = True
+    keeps_drivers: bool = True
     identity: str = ""
     probe_port: int = 8080
     metrics_port: int = 8081
@@ -60,6 +62,7 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         log_level=read.choice("LOG_LEVEL", LOG_LEVELS, default="info"),
         workers=read.number("WORKERS", 1, MAX_WORKERS, default=8),
         executors=read.choice("EXECUTORS", SWITCH, default="on") == "on",
+        keeps_drivers=read.choice("KEEPS_DRIVERS", SWITCH, default="on") == "on",
         identity=environment.get("POD_NAME", ""),
         probe_port=read.number("PROBE_PORT", 0, 65535, default=8080),
         metrics_port=read.number("METRICS_PORT", 0, 65535, default=8081),

@@ -31,7 +31,7 @@ class Urgency(IntEnum):
 
 #: The status of a condition that is bad news, by its type.
 _BAD = {
-    **dict.fromkeys(("Ready", "Healthy", "Synced", "PlanningReady"), "False"),
+    **dict.fromkeys(("Ready", "Healthy", "Synced", "PlanningReady", "WarmDriversReady"), "False"),
     **dict.fromkeys(("Failed", "Degraded"), "True"),
 }
 #: Reasons of bad news that end by themselves.
@@ -41,6 +41,7 @@ _PASSING = frozenset(
         *(Reason.SMALL_FILES, Reason.MANY_DELETES, Reason.MANY_MANIFESTS, Reason.SNAPSHOTS_PENDING),
         *(
             Reason.REPLICAS_PENDING,
+            Reason.KEPT_DRIVERS_PENDING,
             Reason.WINDOW_CLOSED,
             Reason.PREVIOUS_JOB_ACTIVE,
             Reason.WAREHOUSE_NOT_READY,

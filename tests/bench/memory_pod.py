@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
-from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
+from skipstone_core.contract.spark import SparkRef
 from skipstone_operator.manifests.pods import driver_env, driver_resources
 from skipstone_operator.manifests.spark import DEFAULTS, plan_spark
 from skipstone_operator.resources.rules.sparkconf import parse_bytes
@@ -26,18 +26,7 @@ _DEFAULTS_OF_IMAGE = ROOT / "spark_apps" / "image" / "spark-defaults.conf"
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Seconds between two looks at how much a cgroup holds.
 _INTERVAL = 0.02
-_PLAN = plan_spark(
-    SparkSettings(),
-    JobRequest(
-        kind=RunKind.MERGE,
-        run_id="bench",
-        attempt=1,
-        warehouse=WarehouseRef(name="bench", root="/", catalog=CatalogRef(type=CatalogType.SQL)),
-        owner_kind="MergeJob",
-        owner_name="bench",
-        owner_uid="bench",
-    ),
-)
+_PLAN = plan_spark(SparkSettings(), SparkRef())
 #: Bytes that the pod may hold.
 LIMIT = parse_bytes(driver_resources(_PLAN)["limits"]["memory"]) or 0
 

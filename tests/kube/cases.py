@@ -136,6 +136,8 @@ ACCEPTED = (
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
     _wh("warehouse-small-work", {"spark.smallWork": "Spark"}),
     _wh("warehouse-event-log", {"spark.eventLog": {"maxAge": "7d"}}),
+    _wh("warehouse-kept-drivers", {"warmDrivers": {"min": 0, "max": 4, "idleSeconds": 60}}),
+    _wh("warehouse-a-kept-driver", {"warmDrivers": {}}),
     _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
     _wh("warehouse-memory-as-kubernetes-writes-it", {"spark.driver": {"memory": "768Mi"}}),
     _wh(
@@ -439,6 +441,12 @@ REJECTED = (
     _wh("spark-conf-digits", {"spark.conf": {"spark.driver.memoryOverheadFactor": "9" * 400}}, "spec.spark.conf",
         "spark.conf values are numbers, sizes, times, true or false"),
     _wh("index-namespace-with-dot-at-end", {"indexNamespace": "a."}, "spec.indexNamespace", "indexNamespace may hold"),
+    _wh("kept-drivers-beyond-their-maximum", {"warmDrivers": {"min": 3, "max": 2}}, "spec.warmDrivers.max",
+        "warmDrivers.max must be at least warmDrivers.min"),
+    _wh("kept-drivers-with-executors", {"warmDrivers": {}, "spark.executor": {"instances": 1}}, "spec.warmDrivers",
+        "warmDrivers needs spark.executor.instances 0"),
+    _wh("kept-drivers-idle-for-seconds", {"warmDrivers": {"idleSeconds": 1}}, "spec.warmDrivers.idleSeconds", "10",
+        by_schema=True),
     _wh("runs-at-least-one", {"maxConcurrentRuns": 0}, "spec.maxConcurrentRuns", "1", by_schema=True),
     # Table
     _tbl("type-unknown", {"columns.1.type": "varchar"}, "spec.columns[1].type",

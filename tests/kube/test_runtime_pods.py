@@ -26,7 +26,7 @@ def core(api_client: client.ApiClient) -> client.CoreV1Api:
 def restricted(api_client: client.ApiClient, core: client.CoreV1Api, namespace: str) -> Iterator[str]:
     """A namespace that enforces ``restricted``, with the accounts and the priority class that the pods name."""
     core.patch_namespace(namespace, {"metadata": {"labels": RESTRICTED}})
-    for name in ("skipstone-spark", "skipstone-spark-local"):
+    for name in ("skipstone-spark", "skipstone-spark-local", "skipstone-spark-kept"):
         core.create_namespaced_service_account(namespace, {"metadata": {"name": name}})
     scheduling = client.SchedulingV1Api(api_client)
     scheduling.create_priority_class({"metadata": {"name": "low"}, "value": 1})

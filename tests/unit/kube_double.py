@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from skipstone_core.contract.keeping import kept_driver_uid
 from skipstone_operator.ports import (
     AccessDenied,
     Conflict,
@@ -147,9 +148,9 @@ class MemoryKube:
         self._store(found)
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Begin a deletion: finalizers and running containers hold the object."""
+        """Begin a deletion: finalizers and running containers hold the object; one that no node has goes at once."""
         found = self.objects[kind, namespace, name]
-        if found["metadata"].get("finalizers") or (kind == "Pod" and is_running(found)):
+        if found["metadata"].get("finalizers") or (kind == "Pod" and is_running(found) and not kept_driver_uid(found)):
             found["metadata"].setdefault("deletionTimestamp", self.clock.text())
             self._store(found)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, kept_driver_uid
 from skipstone_core.contract.reports import (
     IndexState,
     JobReport,
@@ -319,17 +320,39 @@ class Kubelet:
 
     def _move(self, pod: Pod) -> None:
         phase = pod["status"].get("phase", "Pending")
-        if phase == "Pending":
+        if phase == "Running" and is_kept_driver(pod):
+            mark = {"skipstone.dev/report": READY_REPORT}
+            self.kube.edit("Pod", pod["metadata"]["name"], lambda p: p["metadata"]["annotations"].update(mark))
+        elif kept_driver_uid(pod) and not self._may_move(pod, phase):
+            return
+        elif phase == "Pending":
             status = {"phase": "Running", "containerStatuses": [_container(running=True, at=self.kube.clock.text())]}
             self.kube.edit("Pod", pod["metadata"]["name"], lambda p: p.update(status=status))
         elif phase == "Running":
             end_pod(self.kube, self.lake, pod)
+
+    def _may_move(self, pod: Pod, phase: str) -> bool:
+        """Whether the kept driver of a pod is there, and has no other run."""
+        uid = kept_driver_uid(pod)
+        drivers = [
+            p for p in self.kube.find("Pod") if p["metadata"]["uid"] == uid and p["status"]["phase"] == "Running"
+        ]
+        runs = [p for p in self.kube.find("Pod") if kept_driver_uid(p) == uid and p["status"]["phase"] == "Running"]
+        return bool(drivers) and not any(map(self.holds, drivers)) and (phase == "Running" or not runs)
+
+
+def is_kept_driver(pod: Pod) -> bool:
+    """Whether a pod is a kept driver."""
+    return bool(pod["metadata"]["labels"]["skipstone.dev/operation"] == "Keep")
 
 
 def end_pod(kube: MemoryKube, lake: Lake, pod: Pod) -> None:
     """Let the driver of ``pod`` do its work and end."""
     conf = kube.objects["ConfigMap", "lake", pod["metadata"]["name"].removesuffix("-driver") + "-conf"]
     request = JobRequest.from_json(conf["data"]["request.json"])
+    if kept_driver_uid(pod):
+        variables = {v["name"]: v.get("value") for v in pod["spec"]["containers"][0]["env"]}
+        assert json.loads(variables[FILES_VARIABLE]) == conf["data"]
     code, report, reason = lake.run(request)
     ended: Pod = {"exitCode": code, "reason": reason, "startedAt": kube.clock.text(), "finishedAt": kube.clock.text()}
     annotations = dict(pod["metadata"].get("annotations", {}))

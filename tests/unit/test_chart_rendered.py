@@ -147,6 +147,7 @@ def test_operator_may_do_exactly_what_it_needs(helm: Path) -> None:
             **{f"{plural}/status": {"update"} for plural in PLURALS},
             **{f"{plural}/finalizers": {"update"} for plural in PLURALS},
             "pods": {"get", "list", "watch", "create", "delete"},
+            "pods/status": {"update"},
             "configmaps": {"get", "list", "watch", "create", "update", "delete"},
             **{resource: {"get", "list", "watch", "create", "update", "delete"} for resource in SERVER},
             "secrets": {"create"},
@@ -162,6 +163,8 @@ def test_drivers_may_touch_pods_only(helm: Path) -> None:
     for namespace in ("lake", "ponds"):
         assert verbs(roles, "skipstone-spark", namespace) == {"pods": executors}
         assert verbs(roles, "skipstone-spark-local", namespace) == {"pods": {"get", "patch"}}
+        kept = {"pods": {"get", "list", "watch", "patch"}, "pods/status": {"patch"}}
+        assert verbs(roles, "skipstone-spark-kept", namespace) == kept
 
 
 def test_runs_are_reached_from_each_other_only_and_on_two_ports(helm: Path) -> None:
@@ -221,7 +224,10 @@ def test_roles_are_bound_to_the_accounts_of_the_release(helm: Path) -> None:
     expected = {("skipstone-system", "skipstone-lease", *operator)}
     for namespace in ("lake", "ponds"):
         expected |= {(namespace, "skipstone-operator", *operator)}
-        expected |= {(namespace, name, namespace, name) for name in ("skipstone-spark", "skipstone-spark-local")}
+        expected |= {
+            (namespace, name, namespace, name)
+            for name in ("skipstone-spark", "skipstone-spark-local", "skipstone-spark-kept")
+        }
     assert found == expected
 
 

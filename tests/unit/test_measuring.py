@@ -87,6 +87,11 @@ def test_replicas_of_a_planning_server(bench: Bench) -> None:
     assert seen() == [2, 1]
 
 
+def test_kept_drivers(bench: Bench) -> None:
+    bench.see(objects.warehouse("one"), {"warmDrivers": {"wanted": 2, "ready": 1}})
+    assert [bench.value(family, warehouse="one") for family in ("kept_drivers", "kept_drivers_ready")] == [2, 1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_left_of_an_object_that_is_gone(bench: Bench, kind: str) -> None:
     bench.see(MADE[kind], STATUS[kind])

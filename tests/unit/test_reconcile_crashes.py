@@ -12,11 +12,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from skipstone_core.contract.keeping import kept_driver_uid
 from skipstone_core.contract.requests import JobRequest, RunKind
 
 from tests.examples import cases, turn
 from tests.unit.kube_double import is_running
-from tests.unit.lake_double import Ends, Script
+from tests.unit.lake_double import Ends, Script, is_kept_driver
 from tests.unit.objects import claim, index, load, merge, table, warehouse
 from tests.unit.operator_double import World
 
@@ -29,7 +30,7 @@ EVERY = cases(2, 1)
 class Work:
     """One resource, the condition that ends it, how its drivers end, and how many segments it leaves more.
 
-    ``maintained``: the work ends once the table is compacted into one segment.
+    ``maintained``: the work ends once the table is compacted into one segment. ``kept``: a kept driver takes the run.
     """
 
     obj: dict[str, Any]
@@ -37,6 +38,7 @@ class Work:
     script: Script = lambda _request: None
     commits: int = 1
     maintained: bool = False
+    kept: bool = False
 
 
 def _silent_after_commit(request: JobRequest) -> Ends | None:
@@ -52,6 +54,7 @@ WORKS = {
     "load": Work(load("work"), "Complete"),
     "merge": Work(merge("work"), "Complete"),
     "reindex": Work(index("work"), "Synced", commits=0),
+    "kept merge": Work(merge("work"), "Complete", kept=True),
     "confirmed load": Work(load("work", backoffLimit=0), "Complete", _silent_after_commit),
     "aborted load": Work(load("work", backoffLimit=1), "Failed", _silent, commits=0),
     "maintain": Work(load("work"), "Complete", commits=0, maintained=True),
@@ -67,23 +70,33 @@ class Watched:
 
 
 @cache
-def prepared_world(*, maintained: bool) -> World:
-    world = World()
-    for obj in (claim(), warehouse(), table(**({"maintenance": COMPACTED} if maintained else {})), load("before")):
+def prepared_world(*, maintained: bool, kept: bool) -> World:
+    world, asked = World(), {"warmDrivers": {}} if kept else {}
+    for obj in (
+        claim(),
+        warehouse(**asked),
+        table(**({"maintenance": COMPACTED} if maintained else {})),
+        load("before"),
+    ):
         world.kube.add(obj)
     world.run_until(lambda: world.holds("LoadJob", "before", "Complete"))
     world.run_until(lambda: not world.kube.status("Table", "flights").get("writer"))
+    if kept:
+        world.run_until(lambda: world.holds("Warehouse", "main", "WarmDriversReady"))
     return world
 
 
 def ready_world(work: str) -> Watched:
-    world, most_alive = copy.deepcopy(prepared_world(maintained=WORKS[work].maintained)), Counter[str]()
+    world, most_alive = (
+        copy.deepcopy(prepared_world(maintained=WORKS[work].maintained, kept=WORKS[work].kept)),
+        Counter[str](),
+    )
 
     def count(_created: Any) -> None:
         alive = Counter(
             pod["metadata"]["labels"]["skipstone.dev/owner-uid"]
             for pod in world.kube.find("Pod")
-            if is_running(pod) or pod["status"]["phase"] == "Pending"
+            if (is_running(pod) or pod["status"]["phase"] == "Pending") and not is_kept_driver(pod)
         )
         for owner, number in alive.items():
             most_alive[owner] = max(most_alive[owner], number)
@@ -107,6 +120,7 @@ def number_of_writes(work: str) -> int:
     watched = ready_world(work)
     before = len(watched.world.kube.writes)
     finish(watched, work)
+    assert any(map(kept_driver_uid, watched.world.kube.find("Pod"))) is WORKS[work].kept
     return len(watched.world.kube.writes) - before
 
 

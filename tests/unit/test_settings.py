@@ -33,6 +33,7 @@ def test_everything_can_be_set() -> None:
             "SKIPSTONE_LOG_LEVEL": "DEBUG",
             "SKIPSTONE_WORKERS": "3",
             "SKIPSTONE_EXECUTORS": "off",
+            "SKIPSTONE_KEEPS_DRIVERS": "off",
             "SKIPSTONE_PROBE_PORT": "9000",
             "SKIPSTONE_METRICS_PORT": "9001",
             "SKIPSTONE_DASHBOARD_PORT": "9002",
@@ -43,6 +44,7 @@ def test_everything_can_be_set() -> None:
     assert (settings.service_account, settings.lease_name) == ("runner", "mine")
     assert (settings.log_level, settings.workers, settings.identity) == ("debug", 3, "operator-0")
     assert not settings.executors
+    assert not settings.keeps_drivers
     assert (settings.probe_port, settings.metrics_port, settings.dashboard_port) == (9000, 9001, 9002)
 
 

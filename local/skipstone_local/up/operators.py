@@ -58,6 +58,7 @@ class OperatorProcess:
             "SKIPSTONE_LEASE_NAME": LEASE,
             "SKIPSTONE_SPARK_IMAGE": IMAGE,
             "SKIPSTONE_EXECUTORS": "off",
+            "SKIPSTONE_KEEPS_DRIVERS": "off",
             "SKIPSTONE_PROBE_PORT": "0",
             "SKIPSTONE_METRICS_PORT": "0",
         }

@@ -46,6 +46,8 @@ def watched_rights() -> Iterator[Right]:
         yield Right(GROUP, plural, "delete")
     for resource in ("pods", "configmaps"):
         yield from _rights(CORE, resource, "get", "list", "watch", "create", "delete")
+    # A run whose kept driver is gone is ended in its name.
+    yield Right(CORE, "pods/status", "update")
     yield Right(CORE, "configmaps", "update")
     yield from _rights(CORE, "persistentvolumeclaims", "get", "list", "watch")
     for group, resource in SERVER:

@@ -157,9 +157,14 @@ def credentials_env(shape: PodPlace, *, catalog: bool = True) -> list[dict[str, 
         for variable in shape.variables
         if catalog or not variable.name.startswith(CATALOG_VARIABLES)
     ]
-    if shape.authorities is not None:
-        env.append({"name": AUTHORITIES_VARIABLE, "value": f"{AUTHORITIES_DIRECTORY}/{AUTHORITIES_FILE}"})
-    return env
+    return [*env, *authorities_env(shape)]
+
+
+def authorities_env(shape: PodPlace) -> list[dict[str, Any]]:
+    """The variable that tells where the certificates of authorities are, if there are any."""
+    if shape.authorities is None:
+        return []
+    return [{"name": AUTHORITIES_VARIABLE, "value": f"{AUTHORITIES_DIRECTORY}/{AUTHORITIES_FILE}"}]
 
 
 def _secret_variable(variable: SecretVariable) -> dict[str, Any]:

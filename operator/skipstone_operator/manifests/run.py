@@ -67,9 +67,9 @@ def build_run(run: RunManifest) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises BadSpec naming the field for a podTemplate or a Spark setting that is not allowed.
     """
     shape = pod_shape(run)
-    plan = plan_spark(run.warehouse.spark, run.request) if run.request.kind in SPARK_KINDS else None
+    plan = plan_spark(run.warehouse.spark, run.request.spark) if run.request.kind in SPARK_KINDS else None
     pod = build_driver_pod(shape, plan, run.deadline_seconds)
-    return _owned(run, conf_map(run, shape, plan)), _owned(run, pod)
+    return owned_by(run.owner, conf_map(run, shape, plan)), owned_by(run.owner, pod)
 
 
 def pod_shape(run: RunManifest) -> PodShape:
@@ -124,12 +124,13 @@ def render_template(template: Mapping[str, Any]) -> str:
     return yaml.safe_dump(json.loads(json.dumps(template)), sort_keys=True, width=120)
 
 
-def _owned(run: RunManifest, manifest: dict[str, Any]) -> dict[str, Any]:
+def owned_by(owner: Owner, manifest: dict[str, Any]) -> dict[str, Any]:
+    """``manifest`` as that of an object that goes with ``owner``."""
     reference = {
-        "apiVersion": run.owner.api_version,
-        "kind": run.owner.kind,
-        "name": run.owner.name,
-        "uid": run.owner.uid,
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }

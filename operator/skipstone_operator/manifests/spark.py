@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skipstone_core.contract.requests import JobRequest
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import bounded_name
 from skipstone_core.reasons import Reason
@@ -83,17 +83,17 @@ class SparkPlan:
         return self.instances == 0
 
 
-def plan_spark(spec: SparkSettings, request: JobRequest) -> SparkPlan:
-    """Sizes from the Warehouse; counts from the request, which the driver plans by. Raises BadSpec."""
+def plan_spark(spec: SparkSettings, ref: SparkRef) -> SparkPlan:
+    """Sizes from the Warehouse; counts from the request of a run, which the driver plans by. Raises BadSpec."""
     check_spark(spec)
     heap = parse_heap(spec.driver.memory, "spec.spark.driver.memory")
     return SparkPlan(
-        instances=request.spark.instances,
-        driver_cores=request.spark.driver_cores,
-        driver_cpu_request=spec.conf.get("spark.kubernetes.driver.request.cores", str(request.spark.driver_cores)),
+        instances=ref.instances,
+        driver_cores=ref.driver_cores,
+        driver_cpu_request=spec.conf.get("spark.kubernetes.driver.request.cores", str(ref.driver_cores)),
         driver_heap_mib=heap,
         driver_overhead_mib=overhead_mib(heap, spec.conf, "driver"),
-        executor_cores=request.spark.executor_cores,
+        executor_cores=ref.executor_cores,
         executor_memory=f"{parse_heap(spec.executor.memory, 'spec.spark.executor.memory')}m",
         conf=spec.conf,
     )

@@ -68,6 +68,8 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "planning_server_replicas": Family("Replicas that the Warehouse wants of its planning server.", WAREHOUSE),
     "planning_server_ready_replicas": Family("Replicas of the planning server that are ready.", WAREHOUSE),
+    "kept_drivers": Family("Kept drivers that the Warehouse wants now.", WAREHOUSE),
+    "kept_drivers_ready": Family("Kept drivers of the Warehouse that take runs.", WAREHOUSE),
     "jobs": Family("Jobs by state: Waiting, Running, Complete, Failed.", (*JOBS, "state")),
     "job_last_success_timestamp_seconds": Family(
         "When a job of the table last became Complete, in seconds since 1970, of the jobs that are there.", JOBS

@@ -120,6 +120,9 @@ def _read_warehouse(obj: JsonMap, _now: datetime) -> Iterator[Measurement]:
     if planning := _part(_part(obj, "status"), "planning"):
         for field, family in {"replicas": "replicas", "readyReplicas": "ready_replicas"}.items():
             yield Measurement(f"planning_server_{family}", _place(obj), _number(planning, field) or 0.0)
+    if kept := _part(_part(obj, "status"), "warmDrivers"):
+        for field, family in {"wanted": "kept_drivers", "ready": "kept_drivers_ready"}.items():
+            yield Measurement(family, _place(obj), _number(kept, field) or 0.0)
 
 
 def _read_schedule(obj: JsonMap, now: datetime) -> Iterator[Measurement]:

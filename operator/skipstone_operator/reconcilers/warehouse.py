@@ -14,6 +14,8 @@ from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, 
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
+from skipstone_operator.reconcilers.keeping.deciding import decide_keeping
+from skipstone_operator.reconcilers.keeping.deciding import refused as kept_driver_refused
 from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
 from skipstone_operator.reconcilers.planning.deciding import decide_planning
 from skipstone_operator.reconcilers.runs import lifecycle
@@ -25,6 +27,7 @@ from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.storage import place_text
 from skipstone_operator.resources.warehouse import WarehouseStatus
+from skipstone_operator.worlds.keeping import KEEP_OPERATION
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -51,6 +54,7 @@ def decide(world: WarehouseWorld) -> Step:
             lifecycle.decide(check_policy(world)),
             lifecycle.decide(observe_policy(world)),
             decide_planning(world, find_own_obstacle(warehouse, world.claim)),
+            decide_keeping(world, find_own_obstacle(warehouse, world.claim)),
         ]
     )
 
@@ -242,7 +246,9 @@ class CheckPolicy(Policy[WarehouseStatus]):
 
 
 def refused(world: WarehouseWorld, operation: str, refusal: Refused) -> Step:
-    """The API server refused a child of a run of the Warehouse."""
+    """The API server refused a child of a run of the Warehouse, or a kept driver."""
+    if operation == KEEP_OPERATION:
+        return kept_driver_refused(world, refusal)
     if operation != RunKind.CHECK:
         return decide_refused(observe_policy(world), refusal)
     return decide_refused(check_policy(world), refusal)

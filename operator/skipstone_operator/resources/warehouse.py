@@ -19,6 +19,8 @@ from skipstone_core.ids import CATALOG_VARIABLES, STORE_VARIABLES
 from skipstone_core.merging.feeds import in_words
 
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
+from skipstone_operator.resources.keeping.spec import WARM_DRIVERS_RULES, WarmDriversSpec
+from skipstone_operator.resources.keeping.status import WarmDriversStatus
 from skipstone_operator.resources.planning.spec import PLANNING_RULES, PlanningSpec
 from skipstone_operator.resources.planning.status import PlanningStatus
 from skipstone_operator.resources.rules import limits
@@ -347,6 +349,7 @@ class WarehouseSpec:
             field_path=".credentialsSecretRef.keys",
         ),
         *PLANNING_RULES,
+        *WARM_DRIVERS_RULES,
     )
 
     catalog: Annotated[Catalog, Doc("The Iceberg catalog.")]
@@ -393,6 +396,13 @@ class WarehouseSpec:
             "reads. No server when absent."
         ),
     ] = None
+    warm_drivers: Annotated[
+        WarmDriversSpec | None,
+        Doc(
+            "Drivers that are kept and take the loads, merges and dry runs of this Warehouse one after the other, so "
+            "that small ones need not wait for a pod. None are kept when absent."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,7 +413,8 @@ class WarehouseStatus:
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(
-            "Ready and Progressing, PlanningReady with spec.planning, and Reconciling or Stalled while they hold.",
+            "Ready and Progressing, PlanningReady with spec.planning, WarmDriversReady with spec.warmDrivers, and "
+            "Reconciling or Stalled while they hold.",
             max_items=16,
             list_key="type",
             item=Doc("One condition."),
@@ -425,3 +436,4 @@ class WarehouseStatus:
     retry_time: Annotated[str | None, time_text("The earliest time of the next attempt.")] = None
     observe_retry_time: Annotated[str | None, time_text("The earliest time of the next observe run.")] = None
     planning: Annotated[PlanningStatus | None, Doc("The planning server; absent without one.")] = None
+    warm_drivers: Annotated[WarmDriversStatus | None, Doc("The kept drivers; absent without any.")] = None

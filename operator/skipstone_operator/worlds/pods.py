@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from skipstone_core.contract.keeping import kept_driver_uid
 from skipstone_core.contract.reports import JobReport, RunOutcome, report_digest
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import DRIVER_SUFFIX, REPORT_ANNOTATION, is_run_of
@@ -48,6 +49,7 @@ class PodFacts:
     ``node`` is empty for a pod that no node has taken. ``leaves``: when a deleted pod should be gone, its grace
     included. ``unanswered``: since when the cluster does not hear of the pod's node; ``limit``: when the kubelet should
     have ended the pod, by its own deadline. ``given_up``: it should have gone too long ago to be waited for.
+    ``kept_by``: the uid of the kept driver that runs it, empty for a pod that a node runs.
     ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found;
     ``report`` is the one in it; ``states`` is the annotation that it vouches for. ``underway`` is what the annotation
     of a pod that has not ended says: for people, never a proof. ``owner_uid`` is empty when the pod's name tells of
@@ -61,6 +63,7 @@ class PodFacts:
     operation: str
     owner_uid: str
     created: datetime | None
+    kept_by: str = ""
     started: datetime | None = None
     ended: datetime | None = None
     node: str = ""
@@ -126,6 +129,7 @@ def read_pod(pod: JsonObject) -> PodFacts:
         operation=pod_labels.get(labels.OPERATION_LABEL, ""),
         owner_uid=owner_uid,
         created=parse_time(metadata.get("creationTimestamp")),
+        kept_by=kept_driver_uid(pod),
         started=started,
         ended=parse_time(ended.get("finishedAt")),
         node=(pod.get("spec") or {}).get("nodeName") or "",
@@ -139,7 +143,7 @@ def read_pod(pod: JsonObject) -> PodFacts:
         end_reason=status.get("reason") or ended.get("reason") or "",
         disrupted=_is_disrupted(status, ended),
         deadline_passed=status.get("reason") == _DEADLINE,
-        waits=None if terminal or started else find_wait(status),
+        waits=None if terminal or started else _find_kept_wait(pod) or find_wait(status),
         report=report,
         states=_parse_report(details, run_id) if report is not None and _vouches(report, details) else None,
         underway=None if terminal else _parse_progress(details, run_id),
@@ -206,6 +210,13 @@ def _find_limit(pod: JsonObject) -> datetime | None:
 
 def _conditions(status: JsonObject) -> dict[str, JsonObject]:
     return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
+def _find_kept_wait(pod: JsonObject) -> Wait | None:
+    if not kept_driver_uid(pod):
+        return None
+    name = ((pod.get("metadata") or {}).get("labels") or {}).get(labels.KEPT_DRIVER_LABEL, "")
+    return Wait(Reason.DRIVER_PENDING, f"the kept driver {name} takes the run next")
 
 
 def find_wait(status: JsonObject) -> Wait:

@@ -218,6 +218,7 @@ REQUESTED_STOPS = frozenset(
         Reason.GIVING_WAY,
         Reason.WINDOW_CLOSED,
         Reason.MAINTENANCE_OFF,
+        Reason.KEPT_DRIVER_BUSY,
     }
 )
 #: Stops that are nobody's fault: the attempt does not count.

@@ -26,6 +26,7 @@ from skipstone_operator.resources.mergeschedule import MergeScheduleSpec, MergeS
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
 from skipstone_operator.resources.table import TableSpec, TableStatus
 from skipstone_operator.resources.warehouse import WarehouseSpec, WarehouseStatus
+from skipstone_operator.worlds.keeping import KeptDrivers
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import ConfFacts
 
@@ -240,7 +241,7 @@ class Place:
     """Where the runs of a table happen: the table with its indexes, and its Warehouse with the claim.
 
     ``source``: the Table that the source of a job names, if that is there. ``source_warehouse`` and ``source_claim``:
-    of that Table, if its Warehouse is another one.
+    of that Table, if its Warehouse is another one. ``kept``: the kept drivers of ``warehouse``.
     """
 
     table: TableSubject | None = None
@@ -250,6 +251,7 @@ class Place:
     source: TableSubject | None = None
     source_warehouse: WarehouseSubject | None = None
     source_claim: ClaimFacts | None = None
+    kept: KeptDrivers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skipstone_operator.ports import Key
+from skipstone_operator.worlds.keeping import KeptDrivers
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import RunWorld
 from skipstone_operator.worlds.subjects import (
@@ -93,6 +94,7 @@ class WarehouseWorld:
     observe: RunWorld | None = None
     children: Children = field(default_factory=Children)
     server: ServerFacts = field(default_factory=ServerFacts)
+    kept: KeptDrivers = field(default_factory=KeptDrivers)
 
 
 @dataclass(frozen=True, kw_only=True)

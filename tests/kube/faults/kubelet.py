@@ -7,6 +7,7 @@ the proxy, as an administrator.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, kept_driver_uid
 
 from tests.kube.access import Access
 
@@ -105,7 +107,11 @@ class SimulatedKubelet:
     def _judge(self, pods: list[JsonObject]) -> None:
         live: dict[str, str] = {}
         for pod in pods:
-            if pod["status"].get("phase") in TERMINAL or pod["spec"].get("nodeName") == DEAD_NODE:
+            if (
+                pod["status"].get("phase") in TERMINAL
+                or pod["spec"].get("nodeName") == DEAD_NODE
+                or is_kept_driver(pod)
+            ):
                 continue
             owner = pod["metadata"]["labels"]["skipstone.dev/owner-uid"]
             if owner in live:
@@ -122,14 +128,14 @@ class SimulatedKubelet:
         await self._status(name, "Running", {"running": {"startedAt": start}})
         if self.dies(pod):
             return
-        config = next(v["configMap"]["name"] for v in pod["spec"]["volumes"] if "configMap" in v)
-        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{config}"
-        found = await self._call("GET", path)
-        if not found:  # deleted, and the pod with it
+        if is_kept_driver(pod):
+            await self._call("PATCH", f"{self._pods}/{name}", {"metadata": {"annotations": {REPORT: READY_REPORT}}})
+            return
+        request = await self._request_of(pod)
+        if not request:  # deleted, and the pod with it
             return
         if self._stopping:  # nobody waits for it, and whoever lends the pool may take it back
             return
-        request = found["data"]["request.json"]
         left = await asyncio.get_running_loop().run_in_executor(self.pool, self.drive, request, self.root)
         self.driven.append(name)
         annotation = {"metadata": {"annotations": {REPORT: left.annotation}}}
@@ -139,6 +145,15 @@ class SimulatedKubelet:
         await self._status(
             name, phase, {"terminated": {**end, "reason": "Completed" if not left.exit_code else "Error"}}
         )
+
+    async def _request_of(self, pod: JsonObject) -> str:
+        """The request of a run: in its ConfigMap, or in the pod itself if a kept driver runs it."""
+        if kept_driver_uid(pod):
+            variables = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0]["env"]}
+            return str(json.loads(variables[FILES_VARIABLE])["request.json"])
+        config = next(v["configMap"]["name"] for v in pod["spec"]["volumes"] if "configMap" in v)
+        found = await self._call("GET", f"/api/v1/namespaces/{self.namespace}/configmaps/{config}")
+        return str(found["data"]["request.json"]) if found else ""
 
     @property
     def _pods(self) -> str:
@@ -163,6 +178,11 @@ class SimulatedKubelet:
             answer.raise_for_status()
             found: JsonObject = await answer.json()
             return found
+
+
+def is_kept_driver(pod: JsonObject) -> bool:
+    """Whether a pod is a kept driver, which is no run."""
+    return bool(pod["metadata"]["labels"]["skipstone.dev/operation"] == "Keep")
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

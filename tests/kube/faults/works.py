@@ -74,7 +74,7 @@ class Site:
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         accounts = [
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-            for name in ("skipstone-spark", "skipstone-spark-local")
+            for name in ("skipstone-spark", "skipstone-spark-local", "skipstone-spark-kept")
         ]
         self.apply(
             *accounts,
@@ -178,6 +178,20 @@ class Merges:
     def ended(self, number: int) -> bool:
         """Whether it is Complete."""
         return self.site.condition("mj", f"merge-{number}", "Complete") == "True"
+
+
+@dataclass
+class KeptMerges(Merges):
+    """Each work is one MergeJob whose run a kept driver takes."""
+
+    def prepare(self) -> None:
+        """The Warehouse keeps a driver."""
+        change = json.dumps({"spec": {"warmDrivers": {}}})
+        self.site.plane.kubectl("patch", "wh", "lake", "-n", self.site.namespace, "--type=merge", "-p", change)
+
+    def ready(self) -> bool:
+        """Whether the plans may begin."""
+        return self.site.condition("wh", "lake", "WarmDriversReady") == "True" and super().ready()
 
 
 @dataclass

@@ -34,6 +34,7 @@ from skipstone_operator.resources.kinds import (
     Kind,
 )
 from skipstone_operator.worlds.identity import find_older_claimant
+from skipstone_operator.worlds.keeping import KeptDrivers, read_kept_drivers
 from skipstone_operator.worlds.nodes import settle
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 from skipstone_operator.worlds.runs import RunWorld
@@ -166,6 +167,13 @@ class Reader:
             return run
         return replace(run, executors=await self._list_executors(current.id))
 
+    async def read_kept(self, warehouse: WarehouseSubject | None) -> KeptDrivers:
+        """The kept drivers of a Warehouse that asks for some or had some, and their runs."""
+        if warehouse is None or (warehouse.spec.warm_drivers is None and warehouse.status.warm_drivers is None):
+            return KeptDrivers()
+        wanted = {**DRIVERS, labels.WAREHOUSE_UID_LABEL: warehouse.meta.uid}
+        return read_kept_drivers(await self.kube.list("Pod", self.namespace, labels=wanted))
+
     async def read_server(self, warehouse: WarehouseSubject, key: str) -> ServerFacts:
         """The objects of a planning server that is asked for or was made; ``key`` is for one that has no key yet."""
         if warehouse.spec.planning is None and warehouse.status.planning is None:
@@ -207,6 +215,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     unreadable = (*bad_loads, *bad_merges)
     near = _near(reader, table, ports)
     place = await _read_place(reader, key.name, table, near)
+    place = replace(place, kept=await near.read_kept(place.warehouse))
     if table is None:
         worlds = [await _read_lone_job(reader, job, place, setting) for job in jobs]
         return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds), unreadable=unreadable)
@@ -422,6 +431,7 @@ async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
         observe=await reader.read_run(status.observe_run, warehouse.meta.uid),
         children=await reader.list_owned(warehouse.meta.uid),
         server=await reader.read_server(warehouse, ports.new_key()),
+        kept=await reader.read_kept(warehouse),
     )
 
 

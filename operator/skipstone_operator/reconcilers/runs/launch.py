@@ -14,6 +14,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.manifests import build_run
 from skipstone_operator.ports import Refused, Requeue
+from skipstone_operator.reconcilers.runs.placing import place_run
 from skipstone_operator.reconcilers.runs.requests import RunPlan, build_manifest
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.pods import PodFacts
@@ -27,15 +28,18 @@ KEPT_FAILED = 3
 FOREIGN_POLL = 30.0
 #: Seconds in which the pod of an intent is there, unless something kept the operator or the API server from making it.
 PROMPT = 30.0
+#: Seconds that a run waits for the kept driver that it was assigned to.
+PATIENCE = 15.0
 #: Seconds by which a pod may seem to be older than its intent: both times are whole seconds, of clocks in step.
 SKEW = 5.0
 
 
-def launch(run: RunWorld, plan: RunPlan) -> Step:
+def launch(run: RunWorld, plan: RunPlan, now: datetime) -> Step:
     """The next step towards a pod for the intended run: its ConfigMap, then the Pod itself."""
     conf_map, pod = build_run(build_manifest(plan, run.current))
     if run.conf is None:
         return Create(object=conf_map)
+    pod = place_run(plan, run.current, conf_map, pod, now)
     return Create(object=pod, slots=find_slots(plan), grounds=plan.grounds)
 
 
@@ -111,6 +115,14 @@ def trim(children: Children, busy: Iterable[str], *, keep: bool = True) -> Step 
 def _newest_first(pod: PodFacts) -> tuple[str, str]:
     moment = pod.ended or pod.created
     return (moment.isoformat() if moment else "", pod.name)
+
+
+def find_busy_driver(pod: PodFacts, now: datetime) -> Finding | None:
+    """Why a run that was assigned is taken back: its kept driver has not begun it for too long."""
+    if not pod.kept_by or pod.waits is None or pod.created is None or (now - pod.created).total_seconds() < PATIENCE:
+        return None
+    message = f"the kept driver did not begin the run within {PATIENCE:.0f} s; it starts in a pod of its own"
+    return Finding(Reason.KEPT_DRIVER_BUSY, message)
 
 
 def find_live(children: Children, kinds: Iterable[RunKind]) -> PodFacts | None:

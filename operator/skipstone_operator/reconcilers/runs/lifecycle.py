@@ -18,10 +18,12 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.runs.launch import (
+    PATIENCE,
     adopted_intent,
     clean_executors,
     delete_pod,
     discard,
+    find_busy_driver,
     find_live,
     is_awaited,
     is_prompt,
@@ -246,7 +248,7 @@ def _launch(policy: Policy[T], run: RunWorld) -> Step:
         return discard(run) or or_rest(policy.show(policy.with_run(None), block or gone), policy.pause())
     if is_stale(run.current, plan):
         return discard(run) or _renew(policy, run, plan)
-    return launch(run, plan)
+    return launch(run, plan, policy.setting.now)
 
 
 def _renew(policy: Policy[T], run: RunWorld, plan: RunPlan) -> Step:
@@ -263,13 +265,14 @@ def _follow(policy: Policy[T], run: RunWorld, live: Live) -> Step:
     """The pod is there and has not ended: show how it is. Why it is stopped is written before it is deleted."""
     current = followed(run.current, live)
     order = policy.stop() or (Finding(live.reason, live.message) if live.overdue else None)
+    order = order or find_busy_driver(live.pod, policy.setting.now)
     if order is not None and not current.stop_reason:
         current = replace(current, stop_reason=order.reason.value, stop_message=order.message)
     step = policy.show(policy.with_pod(current, live), _progress(current, live))
     if step is None and current.stop_reason and not live.pod.deleting:
         return delete_pod(live.pod)
     now, timing = policy.setting.now, policy.setting.timing
-    pending = _pending_left(live.pod, now, timing.pending_deadline)
+    pending = _pending_left(live.pod, now, PATIENCE if live.pod.kept_by else timing.pending_deadline)
     return or_rest(step, earliest(pending, seconds_to_change(live.pod, now, timing), policy.pause()))
 
 

@@ -54,6 +54,7 @@ from skipstone_operator.resources.merging.clauses import (
 from skipstone_operator.resources.rules.amounts import read_seconds
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.source import BadRecords
+from skipstone_operator.worlds.keeping import KeptDrivers
 from skipstone_operator.worlds.subjects import (
     AnySubject,
     ClaimFacts,
@@ -107,6 +108,7 @@ class RunPlan:
     table: TableSubject | None = None
     locations: tuple[str, ...] = ()
     source_warehouse: WarehouseSubject | None = None
+    kept: KeptDrivers | None = None
 
     @property
     def grounds(self) -> tuple[Raw, ...]:
@@ -179,7 +181,7 @@ def effective_warehouse(
 ) -> JsonObject:
     """What of the Warehouse a run that reads ``locations`` depends on, with the chart's defaults filled in."""
     spec = encode(warehouse.spec)
-    for unused in ("maxConcurrentRuns", "planning"):
+    for unused in ("maxConcurrentRuns", "planning", "warmDrivers"):
         spec.pop(unused, None)
     if read := [location for location in spec.pop("sourceLocations") if location["name"] in locations]:
         spec["sourceLocations"] = read
@@ -266,6 +268,7 @@ def plan_job_run(
         table=table,
         locations=(job.spec.source.location,) if job.spec.source.location else (),
         source_warehouse=place.source_warehouse,
+        kept=place.kept,
     )
 
 

@@ -59,6 +59,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _condition(
             "Planning", "PlanningReady", "status", "Whether a replica of the planning server serves.", wide=True
         ),
+        _string("Warm", ".status.warmDrivers.summary", "Kept drivers that take runs, of those wanted.", wide=True),
         WHY,
         AGE,
     ),
