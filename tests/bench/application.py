@@ -2,8 +2,8 @@
 
 Run by ``make bench-application`` on the embedded cluster, which must be up. A table like TPC-H lineitem; each run is a
 new MergeJob whose feed changes a tenth of the rows of the last 2 % of files and adds as many. The clock outside the
-driver is the API server's audit log, inside it the driver's own log and its report. Prints medians and appends all runs
-to ``build/bench/application.jsonl``.
+driver is the API server's audit log, inside it the driver's own log and its report. Then merges of 200 rows go through
+kept drivers, alone and as many as possible. Prints medians, and appends all runs to ``build/bench/application.jsonl``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo.kube import EMBEDDED, Kube
-from tests.bench import application_rows
+from tests.bench import application_rows, kept
 from tests.bench.application_rows import COLUMNS, KEY, make_rows
 from tests.bench.results import FOLDER, keep, show_goals
 from tests.e2e.lake import Lake, installed, resource, warehouse
@@ -200,11 +200,11 @@ def ms(seconds: float) -> int:
     return round(1000 * seconds)
 
 
-def medians(runs: Sequence[Measured]) -> Measured:
+def medians(runs: Sequence[Measured], case: str) -> Measured:
     """The median of each span."""
     spans = [name for name, value in runs[0].items() if isinstance(value, int) and name != "run"]
     middle = {name: round(statistics.median(run[name] for run in runs)) for name in spans}
-    return {"case": "recent keys, cold application, medians", "runs": len(runs), **middle}
+    return {"case": f"{case}, medians", "runs": len(runs), **middle}
 
 
 def show(runs: Sequence[Measured], middle: Measured) -> None:
@@ -213,11 +213,23 @@ def show(runs: Sequence[Measured], middle: Measured) -> None:
         print(f"{name:<22} {value:>7} ms   {' '.join(str(run[name]) for run in runs)}")
 
 
+def run_kept(lake: Lake, given: argparse.Namespace) -> tuple[list[Measured], Measured]:
+    """Merges that kept drivers take, one undisturbed after the other, then all at once."""
+    kept.declare(lake, given.drivers)
+    runs = []
+    for number in range(given.repeats):
+        begin = AUDIT.stat().st_size
+        runs.append(kept.run_once(lake, number, lambda begin=begin: Audit.since(begin, NAMESPACE)))
+    return runs, kept.run_many(lake, given.merges)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=50, help="data files of the table")
     parser.add_argument("--rows", type=int, default=120_000, help="rows of a file")
     parser.add_argument("--repeats", type=int, default=6, choices=range(1, MOST_REPEATS + 1), help="merges")
+    parser.add_argument("--drivers", type=int, default=2, help="kept drivers")
+    parser.add_argument("--merges", type=int, default=120, help="merges that kept drivers take all at once")
     parser.add_argument("--logs", type=Path, help="a folder to keep the drivers' logs in")
     given = parser.parse_args()
     size = Size(given.files, given.rows)
@@ -225,9 +237,16 @@ def main() -> None:
         lake = lakes[NAMESPACE]
         declare(lake, size)
         runs = [run_once(lake, size, number, given.logs) for number in range(given.repeats)]
-    middle = medians(runs)
-    show(runs, middle)
+        small, many = run_kept(lake, given)
+    middle, small_middle = medians(runs, "recent keys, cold application"), medians(small, "200 rows, kept driver")
+    for measured, shown in ((runs, middle), (small, small_middle)):
+        print(shown["case"])
+        show(measured, shown)
+    print(many)
     keep(RESULTS, middle | {"of": runs})
+    seconds = small_middle["launch to commit"] / 1000
+    keep(RESULTS, small_middle | {"case": kept.LATENCY, "seconds": seconds, "of": small})
+    keep(RESULTS, many)
     show_goals(RESULTS)
 
 

@@ -30,6 +30,7 @@ LAKES = (
     "e2e-rest",
     "e2e-planning",
     "e2e-sources",
+    "e2e-kept",
     "e2e-bucket",
 )
 HERE = Path(__file__).parent

@@ -259,6 +259,30 @@ class TestLogs:
         assert asked.query == {"container": "spark-kubernetes-driver", "tailLines": "5"}
         assert "I am p1" in server.run("logs", "mj/m", "--attempt", "1").stdout
 
+    def test_a_run_in_a_kept_driver_is_found_in_the_log_of_that(
+        self, server: StandIn, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handed = driver("p1", "uid-m")
+        handed["metadata"]["labels"]["skipstone.dev/kept-driver"] = "kept-0"
+        run = handed["metadata"]["labels"]["skipstone.dev/run-id"]
+        handed["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        self.with_pods(server, handed)
+        log = core("pods", "kept-0", "log")
+        server.answer(log, f"starts\n[{run}] one\n[other-1] no\n[{run}] two\n")
+        result = server.run("logs", "mj/m")
+        assert (result.exit_code, result.stdout) == (0, "one\ntwo\n")
+        assert "which kept driver kept-0 runs" in result.stderr
+        assert server.requests[-1].query["sinceTime"] == "2026-01-01T00:00:00Z"
+        assert server.run("logs", "mj/m", "--tail", "1").stdout == "two\n"
+
+        def end(_seconds: float) -> None:
+            ended = {**handed, "status": {**handed["status"], "phase": "Succeeded"}}
+            server.answer(core("pods"), listing("Pod", [ended]))
+            server.answer(log, f"[{run}] one\n[{run}] two\n[{run}] three\n")
+
+        monkeypatch.setattr("time.sleep", end)
+        assert server.run("logs", "mj/m", "--follow").stdout == "one\ntwo\nthree\n"
+
     def test_a_pod_that_is_gone_leaves_its_report(self, server: StandIn) -> None:
         last = {"id": "abc-def-2", "attempt": 2, "result": "Failed", "reason": "OutOfMemory", "message": "raise it"}
         self.with_pods(server, lastRun=last)

@@ -31,16 +31,19 @@ PARTS = (
     ("docs/guide/storage.md", "spec:\n  catalog: {type: Rest, ", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  catalog:\n", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  sourceLocations:", "01-warehouse", ()),
+    ("docs/guide/warm-drivers.md", "spec:\n  warmDrivers:", "01-warehouse", ()),
     ("docs/operations.md", "maintenance:", "02-table", ()),
     ("docs/operations.md", "spec:\n  spark:", "01-warehouse", ()),
 )
-#: Of dbt, of the chart, of RBAC (tests/kube/test_cli.py gives these rights to somebody), and of tests of manifests
+#: Of dbt, of the chart, of RBAC (tests/kube/test_cli.py gives these rights to somebody; a kept driver has those of the
+#: chart), and of tests of manifests
 #: (tests/unit/test_local_testing.py).
 OTHERS = (
     ("docs/guide/testing.md", "steps:"),
     ("docs/guide/engines.md", "lake:"),
     ("docs/guide/report.md", "dashboard:"),
     ("docs/reference/cli.md", "rules:"),
+    ("docs/guide/warm-drivers.md", "rules:"),
 )
 
 

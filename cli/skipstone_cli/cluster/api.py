@@ -16,6 +16,8 @@ from skipstone_cli.kinds import (
     DRIVER_CONTAINER,
     DRIVER_ROLE,
     GROUP,
+    KEEP_OPERATION,
+    OPERATION_LABEL,
     OWNER_UID_LABEL,
     ROLE_LABEL,
     SERVER_COMPONENT,
@@ -71,11 +73,11 @@ class Api:
 
     def list_drivers(self, uid: str) -> tuple[JsonObject, ...]:
         """The driver pods of the object with this uid."""
-        return self._list_pods({OWNER_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE})
+        return _without_kept(self._list_pods({OWNER_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE}))
 
     def list_runs(self, uid: str) -> tuple[JsonObject, ...]:
         """The driver pods of the Warehouse with this uid."""
-        return self._list_pods({WAREHOUSE_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE})
+        return _without_kept(self._list_pods({WAREHOUSE_UID_LABEL: uid, ROLE_LABEL: DRIVER_ROLE}))
 
     def list_servers(self, uid: str) -> tuple[JsonObject, ...]:
         """The pods of the planning server of the Warehouse with this uid."""
@@ -86,11 +88,16 @@ class Api:
         query = {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}
         return self._list(Ask(path=path, right=self._right("list", "pods"), query=query), "PodList")
 
-    def read_log(self, pod: str, *, tail: int | None = None, follow: bool = False) -> Iterator[bytes]:
-        """The log of a driver pod piece by piece, its last ``tail`` lines. Raises NotFound when the pod is gone."""
+    def read_log(self, pod: str, *, tail: int | None = None, follow: bool = False, since: str = "") -> Iterator[bytes]:
+        """The log of a driver pod piece by piece, its last ``tail`` lines, or those since a time.
+
+        Raises NotFound when the pod is gone.
+        """
         query = {"container": DRIVER_CONTAINER}
         if tail is not None:
             query["tailLines"] = str(tail)
+        if since:
+            query["sinceTime"] = since
         if follow:
             query["follow"] = "true"
         path = ("api", "v1", "namespaces", self.namespace, "pods", pod, "log")
@@ -161,3 +168,8 @@ class Api:
             if following == token:
                 raise Unreachable(f"{self.transport.server} gives the same page of a {kind} again and again: try again")
             token = following
+
+
+def _without_kept(pods: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+    """``pods`` without kept drivers, which are no runs."""
+    return tuple(pod for pod in pods if text_of(pod, "metadata", "labels", OPERATION_LABEL) != KEEP_OPERATION)

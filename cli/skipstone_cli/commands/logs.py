@@ -6,8 +6,10 @@ import codecs
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from skipstone_cli.cluster.api import Api
+from skipstone_cli.commands.keptlogs import copy_run_log, kept_driver_of
 from skipstone_cli.errors import CliError, ExitCode, Forbidden, NotFound
 from skipstone_cli.kinds import Target
 from skipstone_cli.output.screen import Screen
@@ -54,9 +56,14 @@ def run_logs(api: Api, screen: Screen, target: Target, query: LogQuery) -> ExitC
         driver = _started(screen, driver, lambda: _find(api, target, obj, query.attempt), follow=query.follow)
     if driver is None:
         return _show_report(screen, target, obj, query.attempt)
-    screen.note(f"log of driver pod {describe(driver)}")
+    keeper = kept_driver_of(driver)
+    screen.note(f"log of driver pod {describe(driver)}{f', which kept driver {keeper} runs' if keeper else ''}")
     try:
-        copy_log(api, screen, name_of(driver), tail=query.tail, follow=query.follow)
+        if keeper:
+            look = partial(_find, api, target, obj, attempt_of(driver)) if query.follow else None
+            copy_run_log(api, screen, driver, tail=query.tail, look=look)
+        else:
+            copy_log(api, screen, name_of(driver), tail=query.tail, follow=query.follow)
     except NotFound:
         return _show_report(screen, target, api.get(target), attempt_of(driver))
     return ExitCode.FINE

@@ -84,6 +84,13 @@ def has_ended(pod: JsonObject) -> bool:
     return text_of(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
+def started_time(pod: JsonObject) -> str:
+    """When the container of the driver started; empty when it has not."""
+    state = _container_state(pod)
+    times = (text_of(field_of(state, name), "startedAt") for name in ("running", "terminated"))
+    return next(filter(None, times), "")
+
+
 def is_ready(pod: JsonObject) -> bool:
     """Return whether the pod takes requests."""
     ready = (entry for entry in entries_of(pod, "status", "conditions") if text_of(entry, "type") == "Ready")

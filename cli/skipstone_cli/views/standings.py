@@ -119,7 +119,7 @@ def _judge_lasting(obj: JsonObject, conditions: dict[str, Seen]) -> Assessment:
         return Assessment(State.FAILED, ready.reason, ready.message)
     if (degraded := conditions.get("Degraded")) is not None and degraded.status == "True":
         return Assessment(State.FAILED, degraded.reason, degraded.message)
-    lasting = ("Healthy", "Synced", "PlanningReady")
+    lasting = ("Healthy", "Synced", "PlanningReady", "WarmDriversReady")
     behind = [
         condition for name in lasting if (condition := conditions.get(name)) is not None and condition.status == "False"
     ]
