@@ -102,7 +102,7 @@ def kept(control_plane: ControlPlane, installed: str, api_client: client.ApiClie
     wait_until(is_ready, seconds=300, failure="the driver does not say that it takes runs")
     yield made
     process.terminate()
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0
 
 
 def test_runs_are_ended_as_a_node_ends_them_and_taken_when_their_pods_are_deleted(kept: Kept) -> None:
@@ -133,7 +133,7 @@ def test_a_kept_driver_writes_pods_that_are_assigned_to_it_and_no_others(
             said = refused(lambda name=name: core.patch_namespaced_pod_status(name, kept.namespace, failed))
             assert "assigned to it" in said or "its own pod only" in said
         kept.process.terminate()
-        kept.process.wait(60)
+        kept.process.wait(300)
         kept.assign("mine-driver", "show")
         assert "nothing else" in refused(
             lambda: core.patch_namespaced_pod_status(

@@ -60,7 +60,7 @@ class Bed:
         """Tell the driver to stop; its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def assign(self, name: str, app: str, *, deadline: int | None = None, **variables: str) -> Pod:
         """A pod whose scheduler is the driver."""
@@ -207,7 +207,7 @@ def test_a_run_dies_with_its_driver(bed: Bed) -> None:
     (child,) = [pid for pid in children_of(bed.process.pid) if not is_watch(bed, pid)]
     ended = os.pidfd_open(int(child))
     bed.process.kill()
-    assert select.select([ended], [], [], 60)[0]
+    assert select.select([ended], [], [], 300)[0]
     os.close(ended)
 
 
@@ -231,7 +231,7 @@ def test_a_driver_ends_when_it_has_been_idle_for_its_time(bed: Bed) -> None:
     bed.settings = {"SKIPSTONE_IDLE_SECONDS": "0.2"}
     bed.start()
     assert bed.process is not None
-    assert bed.process.wait(60) == 0
+    assert bed.process.wait(300) == 0
 
 
 def test_a_driver_ends_when_the_authorities_that_it_trusts_change(bed: Bed) -> None:
@@ -241,7 +241,7 @@ def test_a_driver_ends_when_the_authorities_that_it_trusts_change(bed: Bed) -> N
     bed.start()
     assert bed.process is not None
     bundle.write_text("new")
-    assert bed.process.wait(60) == 0
+    assert bed.process.wait(300) == 0
 
 
 def test_a_driver_says_that_it_is_ready_until_the_api_server_takes_it(bed: Bed) -> None:

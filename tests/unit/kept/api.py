@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 Pod = dict[str, Any]
 NAMESPACE = "lakes"
-SECONDS = 60.0
+#: A bound against hangs.
+SECONDS = 300.0
 
 
 class PodServer(ThreadingHTTPServer):
