@@ -369,11 +369,11 @@ class TestLaunching:
     def test_the_config_map_comes_first_and_then_the_pod(self) -> None:
         plan = load_plan()
         current = plan.intent(1, "2026-01-01T12:00:00Z")
-        first = launch(RunWorld(current=current, owner_uid=OWNER), plan)
+        first = launch(RunWorld(current=current, owner_uid=OWNER), plan, SETTING.now)
         assert isinstance(first, Create)
         assert (first.object["kind"], first.object["metadata"]["name"]) == ("ConfigMap", f"{current.id}-conf")
         conf = ConfFacts(name=f"{current.id}-conf", namespace="lake", uid="u", run_id=current.id, owner_uid=OWNER)
-        second = launch(RunWorld(current=current, owner_uid=OWNER, conf=conf), plan)
+        second = launch(RunWorld(current=current, owner_uid=OWNER, conf=conf), plan, SETTING.now)
         assert isinstance(second, Create)
         assert (second.object["kind"], second.object["metadata"]["name"]) == ("Pod", f"{current.id}-driver")
         assert second.slots is not None
@@ -390,7 +390,7 @@ class TestLaunching:
         )
         current = plan.intent(1, "2026-01-01T12:00:00Z")
         conf = ConfFacts(name="c", namespace="lake", uid="u", run_id=current.id, owner_uid=OWNER)
-        step = launch(RunWorld(current=current, owner_uid=OWNER, conf=conf), plan)
+        step = launch(RunWorld(current=current, owner_uid=OWNER, conf=conf), plan, SETTING.now)
         assert isinstance(step, Create)
         assert step.slots is not None
         assert step.slots.limit == 1
