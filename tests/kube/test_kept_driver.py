@@ -141,5 +141,5 @@ def test_a_kept_driver_writes_pods_that_are_assigned_to_it_and_no_others(
             )
         )
         core.patch_namespaced_pod_status("mine-driver", kept.namespace, failed)
-    with acting(control_plane, kept.namespace, "skipstone-spark-local", kept.own) as core:
+    with acting(control_plane, kept.namespace, "skipstone-spark-local") as core:
         refused(lambda: core.patch_namespaced_pod_status("mine-driver", kept.namespace, failed))
