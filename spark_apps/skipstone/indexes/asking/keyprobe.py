@@ -1,13 +1,14 @@
 """Many keys asked of one index at once: which row groups may hold one, what that costs, and the files that do.
 
-Called by the merge's key-index stage, in the driver or in executors. Reads a row group only once and joins it with the
-keys that lie within its bounds. Must not weigh whether asking pays beyond the budget that it is given.
+Called by the merge's key-index stage, in the driver or in executors. Reads a row group only once, or the few pages of
+it that may hold a key, and joins it with the keys that lie within its bounds. Must not weigh whether asking pays beyond
+the budget that it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from skipstone_core.indexing.indexes import IndexDefinition
 from skipstone_core.indexing.use import ReadCost, is_worthwhile
 from skipstone_core.keys import KeyType
 
+from skipstone.files.pages import PageReader
+from skipstone.indexes.asking.keypages import key_pages
 from skipstone.indexes.asking.rowgroups import Footer, naming_file, read_footer
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.found import FoundIndex
@@ -29,6 +32,8 @@ from skipstone.tables.parquetfiles import WholeFile
 
 Mask = npt.NDArray[np.bool_]
 _FILE_ID = "file_id"
+#: Keys of a row group from which on most of its pages hold one.
+_FEW_KEYS = 8
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,15 @@ class KeySearch:
 
 @dataclass(frozen=True)
 class KeyProbe:
-    """Row groups to read for some keys: (number of the entry file, row groups), and what that costs."""
+    """Row groups to read for some keys: (number of the entry file, row groups), and what that costs.
+
+    ``spans``: of some of these, by file and row group, the entries that may hold a key, as first entry and end of each
+    stretch: shape (n, 2).
+    """
 
     parts: tuple[tuple[int, tuple[int, ...]], ...]
     cost: ReadCost
+    spans: Mapping[tuple[int, int], Int64s] = field(default_factory=dict)
 
 
 def key_search(index: FoundIndex, kinds: Sequence[KeyType], wanted: Mask, savings: ReadCost) -> KeySearch:
@@ -113,15 +123,41 @@ def plan_key_probe(search: KeySearch, keys: Sequence[pa.Array]) -> KeyProbe:
     opened = ReadCost(files=len(chosen))
     if not is_worthwhile(opened, search.savings):
         return KeyProbe((), opened)
-    parts, cost = [], ReadCost()
+    parts, cost, spans = [], ReadCost(), dict[tuple[int, int], Int64s]()
     for number in chosen.tolist():
         footer = read_footer(search.io, search.entries[number], search.definition)
         start, stop = _group_slices(search, footer, ordered[0])
-        groups = np.flatnonzero(start < stop)
+        stretches = _stretches(search, number, footer, _parted(ordered[0], start, stop))
+        held = [
+            group for group in np.flatnonzero(start < stop).tolist() if group not in stretches or len(stretches[group])
+        ]
+        groups = np.array(held, dtype=np.intp)
         if len(groups):
             parts.append((number, tuple(groups.tolist())))
-            cost += ReadCost(1, footer.cost_of(groups, search.names))
-    return KeyProbe(tuple(parts), cost)
+            shares = [_share(stretches.get(group), footer.rows[group]) for group in groups]
+            cost += ReadCost(1, footer.cost_of(groups, search.names, np.array(shares)))
+            spans |= {(number, group): stretch for group, stretch in stretches.items()}
+    return KeyProbe(tuple(parts), cost, spans)
+
+
+def _parted(keys: pa.Array, start: Int64s, stop: Int64s) -> list[pa.Array]:
+    """The keys of each row group."""
+    return [keys.slice(begin, max(0, end - begin)) for begin, end in zip(start.tolist(), stop.tolist(), strict=True)]
+
+
+def _stretches(search: KeySearch, number: int, footer: Footer, keys: Sequence[pa.Array]) -> dict[int, Int64s]:
+    """The stretches of pages that may hold a key, of row groups with few ``keys`` whose pages are known."""
+    few = [group for group, mine in enumerate(keys) if 0 < len(mine) <= _FEW_KEYS]
+    column, stretches = search.columns[0], dict[int, Int64s]()
+    for group, pages in key_pages(search.io, search.entries[number], footer, few).items() if few else ():
+        start, stop = _slices(keys[group], column.canonical(pages.lower), column.canonical(pages.upper))
+        stretches[group] = pages.spans(start < stop)
+    return stretches
+
+
+def _share(stretches: Int64s | None, rows: int) -> float:
+    """The part of the rows of a row group that is read."""
+    return 1.0 if stretches is None else float((stretches[:, 1] - stretches[:, 0]).sum() / max(rows, 1))
 
 
 def hit_files(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> Int64s:
@@ -145,10 +181,21 @@ def _hits_by_group(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array])
         start, stop = _group_slices(search, footer, keys[0])
         with naming_file(file.path), search.io.new_input(file.path).open() as stream:
             opened = WholeFile(stream, footer.metadata)
+            pages = PageReader(stream, file.path, file.size, footer.rows.tolist())
             for group in groups:
                 mine = [column.slice(start[group], stop[group] - start[group]) for column in keys]
-                entries = opened.read_group(group, search.names)
+                few = _entries_in(pages, group, search.names, probe.spans.get((number, group)))
+                entries = opened.read_group(group, search.names) if few is None else few
                 yield _matched(search, entries, mine)
+
+
+def _entries_in(pages: PageReader, group: int, names: Sequence[str], stretches: Int64s | None) -> pa.Table | None:
+    """The entries in some stretches of a row group; None where all of it is to be read."""
+    if stretches is None:
+        return None
+    batches = [pages.stretch(group, names, *stretch) for stretch in stretches.tolist()]
+    known = [batch for batch in batches if batch is not None]
+    return pa.Table.from_batches(known) if len(known) == len(batches) else None
 
 
 def _matched(search: KeySearch, entries: pa.Table, keys: Sequence[pa.Array]) -> Int64s:
