@@ -111,6 +111,20 @@ def assert_rebuilt(lake: Lake, older: list[int], said: str = "") -> None:
     assert (state.entries, state.rows_to_merge) == (SEGMENTS * ROWS, 0), said
 
 
+def test_a_loaded_index_reads_each_cover_file_once(lake: Lake, tmp_path: Path) -> None:
+    index = lake.index_table(INDEX)
+    rows = read_covers(index)
+    assert rows.num_rows == SEGMENTS
+    moved = {local(file.path): tmp_path / f"{number}" for number, file in enumerate(index.covers)}
+    for path, aside in moved.items():
+        shutil.move(path, aside)
+    assert read_covers(index).equals(rows)
+    with pytest.raises(FileNotFoundError):
+        read_covers(lake.index_table(INDEX))
+    for path, aside in moved.items():
+        shutil.move(aside, path)
+
+
 def test_a_full_reindex_builds_all_entries_again_once(lake: Lake) -> None:
     older = file_ids(lake)
     paths = {file.path for file in lake.index_table(INDEX).entries}

@@ -65,7 +65,7 @@ COVER_SCHEMA = pa.schema(
 #: Of an index whose entries are in a store: which of these are those of the file (``stores.generations``).
 GENERATION = pa.field("generation", pa.string())
 
-#: Cover files of up to so many bytes are decoded once in a process.
+#: Cover files of up to so many bytes are decoded once in a process, and read once for each loaded index.
 _SMALL_BYTES = 4 * 1024 * 1024
 #: What a decoded cover file of one row takes, measured with 3,000 of them.
 _BASE_BYTES = 8 * 1024
@@ -99,6 +99,15 @@ def read_covers(index: IndexTable) -> pa.Table:
 
     Raises OSError or pa.ArrowInvalid when a cover file is unreadable.
     """
+    if index.cover_rows:
+        return index.cover_rows[0]
+    rows = _read_cover_files(index)
+    if sum(file.size for file in index.covers) <= _SMALL_BYTES:
+        index.cover_rows.append(rows)
+    return rows
+
+
+def _read_cover_files(index: IndexTable) -> pa.Table:
     parts = [_read_cover_file(index, file) for file in index.covers]
     covers = pa.concat_tables([cover_schema(index.definition).empty_table(), *parts]).combine_chunks()
     ours = pc.and_(

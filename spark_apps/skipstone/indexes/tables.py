@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
@@ -70,13 +71,17 @@ class IndexFile(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexTable:
-    """One snapshot of an index table."""
+    """One snapshot of an index table.
+
+    ``cover_rows``: the rows of small ``covers`` after their first read, since each read is a request to the storage.
+    """
 
     table: Table
     stored: StoredDefinition
     files: FileSet
     entries: tuple[IndexFile, ...]
     covers: tuple[IndexFile, ...]
+    cover_rows: list[pa.Table] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def definition(self) -> IndexDefinition:
