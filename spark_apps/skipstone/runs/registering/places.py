@@ -117,9 +117,9 @@ def require_no_log(listing: SourceListing) -> SourceListing:
     folders = sorted({next(_folders_above(str(PurePosixPath(file.path).parent))) for file in listing.files})
     places = [(folder, name) for folder in folders for name in _LOGS]
     with ThreadPoolExecutor(_LOOKERS) as pool:
-        taken = pool.map(lambda place: listing.storage.is_taken(_below(*place)), places)
-        for (folder, name), is_there in zip(places, taken, strict=True):
-            if is_there:
+        logs = pool.map(lambda place: next(iter(listing.storage.list(_below(*place))), None), places)
+        for (folder, name), file in zip(places, logs, strict=True):
+            if file is not None:
                 raise BadData(
                     Reason.SOURCE_UNREADABLE,
                     f"'{folder or '.'}' holds {_LOGS[name]}, and only its log says which of its files hold live rows: "
