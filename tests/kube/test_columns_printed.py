@@ -21,7 +21,7 @@ def condition(kind: str, **more: str) -> dict[str, str]:
 
 
 COLUMNS: dict[str, tuple[str, str]] = {
-    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES PLANNING REASON AGE"),
+    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES PLANNING WARM REASON AGE"),
     "tbl": (
         "NAME READY ROWS FILES SEGMENTS INDEXES AGE",
         "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT HEALTHY SMALL DELETES SNAPSHOTS REASON STATUS AGE",
@@ -49,8 +49,9 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {
             "catalog": "Sql", "storage": "pvc/lake", "tables": 2,
             "conditions": [condition("Ready"), condition("PlanningReady")],
+            "warmDrivers": {"wanted": 2, "ready": 1, "summary": "1/2"},
         },
-        "one Sql pvc/lake True 2 True Because",
+        "one Sql pvc/lake True 2 True 1/2 Because",
     ),
     "Table": (
         TABLE,
