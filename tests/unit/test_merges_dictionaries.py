@@ -41,6 +41,7 @@ WAYS = (None, "AIR", "MAIL", "RAIL", "SHIP", "TRUCK", "", "é" * 20)
 PROPERTIES: list[dict[str, str]] = [
     {},
     {"write.parquet.dict-size-bytes": "16"},
+    {"write.parquet.row-group-limit": "100"},
     {"write.parquet.bloom-filter-enabled.column.way": "true"},
     {"write.metadata.metrics.default": "full"},
 ]
@@ -144,3 +145,14 @@ def test_merges_of_few_texts_give_the_rows_and_the_bounds_of_their_values(
             assert (chunk.statistics.min, chunk.statistics.max) == (min(texts), max(texts))
         start += chunk.num_values
     assert start == len(rows)
+
+
+def test_a_row_group_that_is_parted_has_the_bounds_of_each_part(tmp_path: Path) -> None:
+    """Of each of its parts, one of two texts is missing, and some are null."""
+    ids, numbers = np.arange(ROWS), np.where(np.arange(ROWS) % 3, 1 + (np.arange(ROWS) >= ROWS // 2), 0)
+    before, change = rows_of(ids, [None, "AIR", "TRUCK"], numbers), rows_of(ids[5:6], ["RAIL"], numbers[5:6])
+    case = Drawn([], [], 0, 0, 5_000, {"write.parquet.row-group-limit": "300"}, 1)
+    (file,) = map(WrittenFile.from_row, merged(tmp_path, before, change, case).written)
+    footer = pq.read_metadata(file.path.removeprefix("file://"))
+    chunks = [footer.row_group(number).column(1).statistics for number in range(footer.num_row_groups)]
+    assert [(chunk.min, chunk.max) for chunk in chunks] == [("AIR", "AIR")] * 2 + [("TRUCK", "TRUCK")] * 2

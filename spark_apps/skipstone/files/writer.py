@@ -317,7 +317,7 @@ class DataFileWriter:
         rows = self._sorted(joined(taken))
         step = self._group_rows(rows)
         for start in range(0, rows.num_rows, step):
-            yield file.encode(rows.slice(start, step))
+            yield file.encode(joined([rows.slice(start, step)]))  # of the texts of this row group alone
 
     def abort(self) -> None:
         """Delete what this writer wrote; for a task that failed before it returned anything.
