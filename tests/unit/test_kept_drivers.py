@@ -278,3 +278,37 @@ def test_a_pod_that_cannot_be_run_here_is_lost_and_nothing_is_begun(bed: Bed, ch
     assert why in status["message"]
     assert status["reason"] == "KeptDriverUnfit"
     assert "containerStatuses" not in status
+
+
+def test_a_run_that_the_operator_has_ended_stops_and_stays_as_it_is(bed: Bed) -> None:
+    bed.start()
+    running = bed.assign("one", "misbehave", DO="sleep")
+    bed.server.until(lambda: bed.phase("one") == "Running", "a run that goes on")
+    lost = {"phase": "Failed", "reason": "KeptDriverLost"}
+    bed.server.put({**running, "status": {**bed.server.pods["one-driver"]["status"], **lost}})
+    bed.assign("two", "show")
+    assert bed.wait("two")[0] == "Succeeded"
+    assert bed.server.pods["one-driver"]["status"]["reason"] == "KeptDriverLost"
+
+
+def test_credentials_are_those_of_the_secret_byte_by_byte(bed: Bed) -> None:
+    bed.start()
+    (bed.folder / "keys" / "AWS_SECRET").write_bytes(b"first\r\nsecond")
+    bed.assign("one", "show")
+    assert bed.wait("one")[0] == "Succeeded"
+    assert bed.told("one")["environment"]["AWS_SECRET"] == "first\r\nsecond"
+
+
+def test_no_run_begins_after_the_authorities_have_changed(bed: Bed) -> None:
+    bundle = bed.folder / "authorities.pem"
+    bundle.write_text("old")
+    bed.settings = {"SKIPSTONE_CA_BUNDLE": str(bundle)}
+    bed.start()
+    bed.assign("one", "misbehave", DO="sleep")
+    bed.server.until(lambda: bed.phase("one") == "Running", "a run that goes on")
+    bed.assign("two", "show")
+    bundle.write_text("new")
+    bed.server.remove("one-driver")
+    assert bed.process is not None
+    assert bed.process.wait(300) == 0
+    assert bed.phase("two") == ""

@@ -230,6 +230,38 @@ def test_a_run_that_its_driver_does_not_begin_is_taken_back_and_does_not_count()
     assert attempts(world) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("is_deleting", [False, True])
+def test_a_run_ends_whose_driver_went_with_its_warehouse(is_deleting: bool) -> None:
+    world = warmed()
+    until_running(world)
+    world.kubelet.holds = lambda _pod: True
+    for driver in drivers(world):
+        world.kube.drop("Pod", "lake", driver["metadata"]["name"])
+    if is_deleting:
+        marks = {"deletionTimestamp": world.kube.clock.text(), "finalizers": ["example.org/other"]}
+        world.kube.edit("Warehouse", "main", lambda warehouse: warehouse["metadata"].update(marks))
+    else:
+        world.kube.drop("Warehouse", "lake", "main")
+    world.run_until(lambda: "lastRun" in world.kube.status("MergeJob", "feed"), ticks=200)
+    assert world.kube.status("MergeJob", "feed")["lastRun"]["result"] == "Lost"
+
+
+def test_a_run_whose_assigned_pod_a_quota_refuses_starts_in_a_pod_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = warmed()
+    create = world.kube.create
+
+    async def refuse(obj: Pod) -> Refused | None:
+        if obj["kind"] == "Pod" and kept_driver_uid(obj):
+            return Refused(status=403, reason="Forbidden", message="failed quota: small: must specify limits.memory")
+        return await create(obj)
+
+    monkeypatch.setattr(world.kube, "create", refuse)
+    world.kube.add(merge("feed", backoffLimit=0))
+    complete(world)
+    assert attempts(world) == (1, 0, 0)
+    assert cold_start(runs(world)[0]) == "the API server refused a pod of the run"
+
+
 def test_a_job_that_is_suspended_takes_its_run_from_the_driver() -> None:
     world = warmed()
     until_running(world)

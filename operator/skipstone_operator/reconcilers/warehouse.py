@@ -14,7 +14,7 @@ from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, 
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
-from skipstone_operator.reconcilers.keeping.deciding import decide_keeping
+from skipstone_operator.reconcilers.keeping.deciding import decide_keeping, end_orphan
 from skipstone_operator.reconcilers.keeping.deciding import refused as kept_driver_refused
 from skipstone_operator.reconcilers.observes import find_trouble, observe_policy
 from skipstone_operator.reconcilers.planning.deciding import decide_planning
@@ -45,7 +45,7 @@ def decide(world: WarehouseWorld) -> Step:
     """Choose the one next write for the Warehouse."""
     warehouse = world.warehouse
     if warehouse.deleting:
-        return decide_deletion(world)
+        return end_orphan(world) or decide_deletion(world)
     if (step := keep_finalizer(warehouse, wanted=bool(world.dependants))) is not None:
         return step
     # All are judged before one is written: one that fails would otherwise be undone by another, again and again.

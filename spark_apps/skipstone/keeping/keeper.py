@@ -94,7 +94,7 @@ class KeeperPlace:
     def read_credential(self, name: str) -> str | None:
         """The value of a variable with a credential, as the Secret holds it now."""
         path = self.credentials / name
-        return path.read_text() if path.exists() else None
+        return path.read_bytes().decode(errors="surrogateescape") if path.exists() else None
 
 
 @dataclass
@@ -149,11 +149,13 @@ class Keeper:
             self._follow_run()
             if self._running is not None:
                 continue
+            self._look_at_authorities()
             if self._stopping is not None:
                 return self._end(EXIT_FINE)
             if (order := self._take_next()) is not None:
                 return order
-            self._look_for_an_end()
+            if self._running is None:
+                self._look_for_an_end()
 
     # -- what is heard
 
@@ -245,7 +247,7 @@ class Keeper:
             self._write_status(name, uid, refused_status(name, str(error)))
             return None
         started = _now()
-        if not self._write_status(name, uid, running_status(run, started)):
+        if not self._is_still_waiting(name, uid) or not self._write_status(name, uid, running_status(run, started)):
             return None  # it was deleted, or somebody else ended it
         return self._start(run, started)
 
@@ -294,8 +296,8 @@ class Keeper:
 
     def _find_stop(self, running: _Running, now: float) -> tuple[str, str] | None:
         pod = self._pods.get(running.run.uid)
-        if pod is None or pod["metadata"].get("deletionTimestamp"):
-            return ("", "")
+        if pod is None or pod["metadata"].get("deletionTimestamp") or is_over(pod):
+            return ("", "")  # somebody deleted or ended it
         if running.run.deadline is not None and now >= running.begun + running.run.deadline:
             return (DEADLINE_REASON, DEADLINE_MESSAGE)
         if self._stopping is not None and now >= self._stopping + DRAIN_SECONDS:
@@ -335,7 +337,8 @@ class Keeper:
         )
         status, report = ended_status(running.run, end, running.started, _now()), _read(running.folder.report)
         self._clean(running.folder)
-        self._write_status(running.run.name, running.run.uid, status, report)
+        if not is_over(self._pods.get(running.run.uid, {})):  # what the operator has ended stays as it is
+            self._write_status(running.run.name, running.run.uid, status, report)
         self._running = None
         self._idle_since = self.clock()
 
@@ -361,6 +364,22 @@ class Keeper:
                 return False
             time.sleep(RETRY_SECONDS)
 
+    def _is_still_waiting(self, name: str, uid: str) -> bool:
+        """Ask for the pod until the API server answers: the watch may be behind, and a status is not a condition."""
+        while self._stopping is None:
+            try:
+                answer = self._client.request("GET", self.place.server.pods(name))
+            except OSError as error:
+                _log.warning("pod %s is read again: %s", name, error)
+            else:
+                if answer.ok:
+                    return bool(answer.body["metadata"]["uid"] == uid) and is_waiting(answer.body)
+                if answer.status == HTTPStatus.NOT_FOUND:
+                    return False
+                _log.warning("pod %s is read again: %s", name, _describe(answer))
+            time.sleep(RETRY_SECONDS)
+        return False
+
     def _is_over(self, name: str, uid: str, refusal: Answer) -> bool:
         """Return whether nobody waits for this status any more: the pod is gone, or somebody else has ended it."""
         if refusal.status == HTTPStatus.NOT_FOUND:
@@ -379,6 +398,9 @@ class Keeper:
         if limit is not None and idle >= limit and self._ready:
             _log.info("kept driver %s ends: no run for %.0f seconds", self.place.name, idle)
             self._stop()
+
+    def _look_at_authorities(self) -> None:
+        """Before each run: none begins with certificates that are no longer valid."""
         if _content_of(self.place.authorities) != self._authorities:
             _log.info("kept driver %s ends: the certificates of authorities have changed", self.place.name)
             self._stop()

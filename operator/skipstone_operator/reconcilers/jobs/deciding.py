@@ -158,6 +158,9 @@ class AttemptPolicy(Policy[JobStatus]):
             return Finding(Reason.DEADLINE_EXCEEDED, deadline_message(world))
         if table is not None and table.deleting:
             return Finding(Reason.TABLE_NOT_FOUND, f"Table {table.meta.name!r} is being deleted")
+        if world.place.warehouse is None and self.run is not None and self.run.pod is not None and self.run.pod.kept_by:
+            # Nobody else ends a run whose kept driver went with the Warehouse.
+            return Finding(Reason.KEPT_DRIVER_BUSY, "the Warehouse is gone, and its kept drivers go with it")
         return find_foreign_owner(world)
 
     def look(self) -> float | None:

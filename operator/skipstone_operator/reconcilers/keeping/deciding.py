@@ -41,7 +41,7 @@ LOST_REASON = "KeptDriverLost"
 
 def decide_keeping(world: WarehouseWorld, obstacle: Finding | None) -> Step:
     """The next write for the kept drivers; ``obstacle`` is what is wrong with the Warehouse itself."""
-    if (ended := next(iter(_end_orphans(world)), None)) is not None:
+    if (ended := end_orphan(world)) is not None:
         return ended
     spec = world.warehouse.spec.warm_drivers
     if spec is None:
@@ -74,6 +74,11 @@ def _remove(world: WarehouseWorld) -> Step:
     if world.kept.drivers or world.kept.runs:
         return Rest(requeue=Requeue(DEMAND_POLL))
     return or_rest(keep_silent(world), None)
+
+
+def end_orphan(world: WarehouseWorld) -> PutStatus | None:
+    """End the next run whose driver is gone; also of a Warehouse that is being deleted, for nobody else does it."""
+    return next(iter(_end_orphans(world)), None)
 
 
 def _end_orphans(world: WarehouseWorld) -> Iterable[PutStatus]:

@@ -34,12 +34,15 @@ PATIENCE = 15.0
 SKEW = 5.0
 
 
-def launch(run: RunWorld, plan: RunPlan, now: datetime) -> Step:
-    """The next step towards a pod for the intended run: its ConfigMap, then the Pod itself."""
+def launch(run: RunWorld, plan: RunPlan, now: datetime, *, refused: bool = False) -> Step:
+    """The next step towards a pod for the intended run: its ConfigMap, then the Pod itself.
+
+    ``refused``: the API server refused the pod of the run before; one for a kept driver may be why.
+    """
     conf_map, pod = build_run(build_manifest(plan, run.current))
     if run.conf is None:
         return Create(object=conf_map)
-    pod = place_run(plan, run.current, conf_map, pod, now)
+    pod = place_run(plan, run.current, conf_map, pod, now, refused=refused)
     return Create(object=pod, slots=find_slots(plan), grounds=plan.grounds)
 
 

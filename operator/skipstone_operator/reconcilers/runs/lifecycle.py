@@ -248,7 +248,10 @@ def _launch(policy: Policy[T], run: RunWorld) -> Step:
         return discard(run) or or_rest(policy.show(policy.with_run(None), block or gone), policy.pause())
     if is_stale(run.current, plan):
         return discard(run) or _renew(policy, run, plan)
-    return launch(run, plan, policy.setting.now)
+    refused = any(
+        each.type == PROGRESSING and each.reason == Reason.POD_REJECTED.value for each in policy.status().conditions
+    )
+    return launch(run, plan, policy.setting.now, refused=refused)
 
 
 def _renew(policy: Policy[T], run: RunWorld, plan: RunPlan) -> Step:

@@ -45,11 +45,17 @@ def plan_kept_pod(warehouse: WarehouseSubject, claim: ClaimFacts | None, default
     return KeptPod(place=place, owner=owner, spark=spark, spark_ref=build_spark_ref(warehouse, defaults))
 
 
-def place_run(plan: RunPlan, current: CurrentRun, conf_map: JsonObject, pod: JsonObject, now: datetime) -> JsonObject:
-    """The pod of the run, for a kept driver if one can take it. ``pod``: its own pod; ``conf_map``: its files."""
+def place_run(  # noqa: PLR0913
+    plan: RunPlan, current: CurrentRun, conf_map: JsonObject, pod: JsonObject, now: datetime, *, refused: bool = False
+) -> JsonObject:
+    """The pod of the run, for a kept driver if one can take it. ``pod``: its own pod; ``conf_map``: its files.
+
+    ``refused``: the API server refused a pod of this run.
+    """
     if plan.warehouse.spec.warm_drivers is None or plan.kind not in KEPT_KINDS:
         return pod
-    choice = _find_hindrance(plan, current, conf_map) or _choose(plan, now)
+    before = "the API server refused a pod of the run" if refused else None
+    choice = before or _find_hindrance(plan, current, conf_map) or _choose(plan, now)
     if isinstance(choice, KeptDriver):
         return assign(pod, conf_map, name=choice.name, uid=choice.pod.uid)
     annotations = {**pod["metadata"].get("annotations", {}), COLD_START_ANNOTATION: choice}
