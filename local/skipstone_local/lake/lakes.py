@@ -118,7 +118,7 @@ class Lake(SourceCalls):
     def close(self) -> None:
         """Serve the folder no longer. What still runs goes on when the folder is opened again."""
         atexit.unregister(self.close)
-        self._requests.service.stop()
+        self._requests.close()
 
     @property
     def path(self) -> Path:

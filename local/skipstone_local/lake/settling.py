@@ -41,6 +41,11 @@ class Requests:
         """Connect. Raises LakeError."""
         self.objects = self.connect()
 
+    def close(self) -> None:
+        """Close the connections and serve the folder no longer; further calls do nothing."""
+        self.objects.transport.close()
+        self.service.stop()
+
     def resource(self, kind: ResourceKind) -> Resource:
         """The kind as it is served."""
         return self._answered(lambda: self.objects.resources.find_kind(API_VERSION, kind.name))
@@ -181,6 +186,7 @@ class Requests:
             except Unreachable:
                 self.service.keep()
                 # Whoever serves the folder now may do so at another address.
+                self.objects.transport.close()
                 self.objects = self.connect()
                 return ask()
         except NotFound:
