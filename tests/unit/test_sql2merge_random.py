@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -139,6 +140,7 @@ def conditions_on(side: str, columns: dict[str, str]) -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def nested(leaves: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.recursive(
         leaves,
@@ -162,17 +164,23 @@ WHEN = {
 }
 
 
-def numbers(sides: Sequence[str]) -> st.SearchStrategy[str]:
-    """Expressions of whole numbers."""
+@cache
+def numbers(sides: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """Expressions of whole numbers.
+
+    Made once: hypothesis leaves out strategies that are the same object, and keeps equal ones in a cache of limited
+    size, so those that each draw makes again may differ in how many there are to choose from.
+    """
     leaves = st.one_of(
         st.sampled_from([f"{side}.{name}" for side in sides for name in ("a", "id")]), st.sampled_from(["1", "-3", "5"])
     )
+    remainder = st.builds("{} % 4".format, leaves)
     return st.recursive(
         leaves,
         lambda inner: st.one_of(
             st.builds("{} {} {}".format, inner, st.sampled_from("+-*"), inner),
             st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
-            st.builds("{} % 4".format, leaves),
+            remainder,
             st.builds("coalesce({}, {})".format, inner, inner),
             st.builds("-({})".format, inner),
         ),
@@ -181,16 +189,16 @@ def numbers(sides: Sequence[str]) -> st.SearchStrategy[str]:
 
 
 #: Conditions on the columns of some sides.
-JUDGED = {
+JUDGED: dict[tuple[str, ...], st.SearchStrategy[str]] = {
     ("s",): ON_SOURCE,
     ("t",): ON_TARGET,
     ("s", "t"): st.one_of(ON_SOURCE, ON_TARGET, ACROSS),
 }
 
 
-def by_cases(sides: Sequence[str], values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def by_cases(sides: tuple[str, ...], values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """One of ``values``, or what a condition chooses of them."""
-    condition = JUDGED[tuple(sides)]
+    condition = JUDGED[sides]
     return st.one_of(
         values,
         values,
@@ -203,7 +211,8 @@ def by_cases(sides: Sequence[str], values: st.SearchStrategy[str]) -> st.SearchS
     )
 
 
-def assigned(sides: Sequence[str]) -> st.SearchStrategy[dict[str, str]]:
+@cache
+def assigned(sides: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
     """What a clause gives some columns."""
     texts = st.sampled_from([f"{side}.{name}" for side in sides for name in ("name", "grp")])
     return st.fixed_dictionaries(
@@ -231,7 +240,8 @@ def clause(draw: st.DrawFn, role: str, *, conditional: bool) -> tuple[str, str]:
         role
     ]
     head += f" AND {draw(WHEN[role])}" if conditional else ""
-    sides = {"matched": ("s", "t"), "not matched": ("s",), "by source": ("t",)}[role]
+    all_sides: dict[str, tuple[str, ...]] = {"matched": ("s", "t"), "not matched": ("s",), "by source": ("t",)}
+    sides = all_sides[role]
     if role == "not matched":
         if draw(st.booleans()):
             names, values = ", ".join(TARGET), ", ".join(f"s.{name}" for name in TARGET)
