@@ -89,6 +89,7 @@ def outliner(jvm: Jvm, prefix: str, others: tuple[str, ...]) -> Outliner | None:
 
 
 def _compiled(jvm: Jvm, prefix: str, others: tuple[str, ...]) -> Outliner:
+    type_named(jvm, _COMPILER)  # raises for a class that is absent, where a name alone passes for a package
     compiler = class_named(jvm, _COMPILER)()
     thread = class_named(jvm, "java.lang").Thread.currentThread()
     compiler.setParentClassLoader(thread.getContextClassLoader())
