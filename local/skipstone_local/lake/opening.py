@@ -55,6 +55,7 @@ def open_lake(
         service.start()
         failing.callback(service.stop)
         requests = Requests(service, namespace, lambda: _connect(service, namespace))
+        failing.callback(requests.close)
         ready = requests.wait(WAREHOUSE, _find_warehouse(requests, warehouse))
         failing.pop_all()
     return make_lake(LakeParts(root, requests, reader, ready))
