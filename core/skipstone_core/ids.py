@@ -41,6 +41,8 @@ STORE_VARIABLES = "SKIPSTONE_HBASE_"
 #: Beginning of the variables with credentials of the Warehouse of a source table, if that is not the job's own.
 SOURCE_VARIABLES = "SKIPSTONE_SOURCE_"
 REPORT_ANNOTATION = "skipstone.dev/report"
+#: Of every pod of a Warehouse: the Warehouse's uid.
+WAREHOUSE_UID_LABEL = "skipstone.dev/warehouse-uid"
 REINDEX_ANNOTATION = "skipstone.dev/reindex"
 MAINTAIN_ANNOTATION = "skipstone.dev/maintain"
 OWN_DIRECTORY = ".skipstone"

@@ -5,6 +5,8 @@ Manifests put them on, worlds read them off, reconcilers and the watch select by
 
 from __future__ import annotations
 
+from skipstone_core import ids
+
 DOMAIN = "skipstone.dev"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "skipstone-operator"
@@ -13,7 +15,7 @@ RUN_ID_LABEL = f"{DOMAIN}/run-id"
 OWNER_KIND_LABEL = f"{DOMAIN}/owner-kind"
 OWNER_UID_LABEL = f"{DOMAIN}/owner-uid"
 TABLE_UID_LABEL = f"{DOMAIN}/table-uid"
-WAREHOUSE_UID_LABEL = f"{DOMAIN}/warehouse-uid"
+WAREHOUSE_UID_LABEL = ids.WAREHOUSE_UID_LABEL
 ROLE_LABEL = "spark-role"
 APP_SELECTOR_LABEL = "spark-app-selector"
 DRIVER_ROLE = "driver"

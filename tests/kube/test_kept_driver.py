@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from kubernetes import client
-from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, scheduler_name
-from skipstone_core.ids import REPORT_ANNOTATION
+from kubernetes.client.exceptions import ApiException
+from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, WAREHOUSE_VARIABLE, scheduler_name
+from skipstone_core.ids import REPORT_ANNOTATION, WAREHOUSE_UID_LABEL
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
@@ -37,6 +38,7 @@ class Kept:
     operator: client.CoreV1Api
     namespace: str
     own: Obj
+    warehouse_uid: str
     folder: Path
     process: subprocess.Popen[bytes]
 
@@ -53,13 +55,14 @@ class Kept:
         made = assigned_pod(
             name, self.own["uid"], app, {"TELL": str(self.folder / name), "SHARED": str(self.folder), **variables}
         )
+        made["metadata"]["labels"] |= {WAREHOUSE_UID_LABEL: self.warehouse_uid}
         created = self.operator.create_namespaced_pod(self.namespace, made)
         return {"name": name, "uid": created.metadata.uid}
 
 
 def assigned_pod(name: str, uid: str, app: str, variables: dict[str, str]) -> Obj:
     """A pod of which the kept driver with this uid is the scheduler."""
-    made = pod(name, "skipstone-spark-local", DRIVER)
+    made = pod(name, "skipstone-spark-local", dict(DRIVER))
     env = [{"name": key, "value": value} for key, value in variables.items()]
     files = {"name": FILES_VARIABLE, "value": json.dumps({"request.json": "{}"})}
     container = {"name": "spark-kubernetes-driver", "image": "none", "args": ["app", app], "env": [*env, files]}
@@ -72,7 +75,12 @@ def kept(control_plane: ControlPlane, installed: str, api_client: client.ApiClie
     core = client.CoreV1Api(api_client)
     as_operator = acting(control_plane, installed, "skipstone")
     operator = as_operator.__enter__()
-    created = operator.create_namespaced_pod(installed, pod("kept-0", ACCOUNT, DRIVER))
+    # It stands for the Warehouse that owns the driver.
+    warehouse = core.create_namespaced_config_map(installed, {"metadata": {"name": "kept-lake"}}).metadata
+    driver = pod("kept-0", ACCOUNT, DRIVER)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": warehouse.name, "uid": warehouse.uid}
+    driver["metadata"]["ownerReferences"] = [owner]
+    created = operator.create_namespaced_pod(installed, driver)
     own = {"name": "kept-0", "uid": created.metadata.uid}
     for name in ("keys", "scratch", "account"):
         (tmp_path / name).mkdir()
@@ -90,11 +98,12 @@ def kept(control_plane: ControlPlane, installed: str, api_client: client.ApiClie
         "POD_NAMESPACE": installed,
         "POD_NAME": own["name"],
         "POD_UID": own["uid"],
+        WAREHOUSE_VARIABLE: warehouse.uid,
         "OPENBLAS_NUM_THREADS": "1",
     }
     arguments = [sys.executable, "-m", "tests.unit.kept.driver", str(tmp_path), str(tmp_path / "keys")]
     process = subprocess.Popen(arguments, cwd=ROOT, env=environment)
-    made = Kept(core, operator, installed, own, tmp_path, process)
+    made = Kept(core, operator, installed, own, warehouse.uid, tmp_path, process)
 
     def is_ready() -> bool:
         return (made.read("kept-0").metadata.annotations or {}).get(REPORT_ANNOTATION) == READY_REPORT
@@ -140,6 +149,10 @@ def test_a_kept_driver_writes_pods_that_are_assigned_to_it_and_no_others(
                 "mine-driver", kept.namespace, {"metadata": {"labels": {"skipstone.dev/owner-uid": "x"}}, **failed}
             )
         )
+        with pytest.raises(ApiException) as stale:
+            change = {"metadata": {"resourceVersion": "1"}, **failed}
+            core.patch_namespaced_pod_status("mine-driver", kept.namespace, change)
+        assert stale.value.status == 409
         core.patch_namespaced_pod_status("mine-driver", kept.namespace, failed)
     with acting(control_plane, kept.namespace, "skipstone-spark-local") as core:
         refused(lambda: core.patch_namespaced_pod_status("mine-driver", kept.namespace, failed))

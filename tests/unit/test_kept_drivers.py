@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, scheduler_name
-from skipstone_core.ids import REPORT_ANNOTATION
+from skipstone_core.contract.keeping import FILES_VARIABLE, READY_REPORT, WAREHOUSE_VARIABLE, scheduler_name
+from skipstone_core.ids import REPORT_ANNOTATION, WAREHOUSE_UID_LABEL
 
 from tests.unit.kept.api import NAMESPACE, Pod, PodServer
 
 ROOT = Path(__file__).parents[2]
 NAME, UID = "kept-0", "5b0c4a7e-1111-4222-8333-444455556666"
+WAREHOUSE_UID = "9f8e7d6c-1111-4222-8333-444455556666"
+OWNED = [{"kind": "Warehouse", "name": "lake", "uid": WAREHOUSE_UID}]
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Bed:
 
     def start(self) -> None:
         """Start the driver and wait until it takes runs."""
-        self.server.put({"metadata": {"name": NAME, "uid": UID}, "spec": {}})
+        self.server.put({"metadata": {"name": NAME, "uid": UID, "ownerReferences": OWNED}, "spec": {}})
         environment = {
             **os.environ,
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -48,6 +50,7 @@ class Bed:
             "POD_NAMESPACE": NAMESPACE,
             "POD_NAME": NAME,
             "POD_UID": UID,
+            WAREHOUSE_VARIABLE: WAREHOUSE_UID,
             "OPENBLAS_NUM_THREADS": "1",
             **self.settings,
         }
@@ -78,7 +81,8 @@ class Bed:
         spec |= {"terminationGracePeriodSeconds": 1}
         if deadline is not None:
             spec["activeDeadlineSeconds"] = deadline
-        return self.server.put({"metadata": {"name": f"{name}-driver"}, "spec": spec})
+        metadata = {"name": f"{name}-driver", "labels": {WAREHOUSE_UID_LABEL: WAREHOUSE_UID}}
+        return self.server.put({"metadata": metadata, "spec": spec})
 
     def wait(self, name: str) -> tuple[str, dict[str, Any]]:
         """The phase of a pod that has ended, and the end of its container."""
@@ -271,7 +275,7 @@ def test_a_pod_that_cannot_be_run_here_is_lost_and_nothing_is_begun(bed: Bed, ch
     pod = bed.assign("unfit", "show", TELL=str(bed.folder / "never"))
     del bed.server.pods["unfit-driver"]
     container = {**pod["spec"]["containers"][0], **change}
-    metadata = {"name": "other-driver"}
+    metadata = {"name": "other-driver", "labels": pod["metadata"]["labels"]}
     bed.server.put({"metadata": metadata, "spec": {**pod["spec"], "containers": [container]}})
     bed.server.until(lambda: bed.phase("other") == "Failed", "the refusal")
     status = bed.server.pods["other-driver"]["status"]
@@ -312,3 +316,109 @@ def test_no_run_begins_after_the_authorities_have_changed(bed: Bed) -> None:
     assert bed.process is not None
     assert bed.process.wait(300) == 0
     assert bed.phase("two") == ""
+
+
+LOST = {"phase": "Failed", "reason": "KeptDriverLost"}
+MEANWHILE = {
+    "ended": lambda server, pod: server.put({**pod, "status": LOST}),
+    "deleted": lambda server, pod: server.remove(pod["metadata"]["name"]),
+    "created again": lambda server, pod: server.put({"metadata": {"name": pod["metadata"]["name"]}, "spec": {}}),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_a_run_that_others_took_from_a_driver_meanwhile_is_not_begun(bed: Bed, what: str) -> None:
+    bed.start()
+    taken: list[Pod] = []
+    bed.server.meanwhile = lambda: MEANWHILE[what](bed.server, taken[0])
+    with bed.server.changed:  # nobody hears of the pod before it is known here
+        taken.append(bed.assign("taken", "show"))
+    bed.assign("next", "show")
+    assert bed.wait("next")[0] == "Succeeded"
+    assert not (bed.folder / "taken").exists()
+    status = bed.server.pods.get("taken-driver", {}).get("status", {})
+    assert status == (LOST if what == "ended" else {})
+
+
+def test_a_run_whose_pod_others_changed_meanwhile_begins_all_the_same(bed: Bed) -> None:
+    bed.start()
+    assigned: list[Pod] = []
+    labels = {WAREHOUSE_UID_LABEL: WAREHOUSE_UID, "team": "blue"}
+    bed.server.meanwhile = lambda: bed.server.put(
+        {**assigned[0], "metadata": {**assigned[0]["metadata"], "labels": labels}}
+    )
+    with bed.server.changed:
+        assigned.append(bed.assign("one", "show"))
+    assert bed.wait("one")[0] == "Succeeded"
+    assert bed.server.pods["one-driver"]["metadata"]["labels"] == labels
+
+
+def test_an_end_that_others_wrote_meanwhile_stays(bed: Bed) -> None:
+    bed.start()
+    bed.assign("one", "misbehave", DO="sleep", deadline=1)
+    bed.server.until(lambda: bed.phase("one") == "Running", "a run that goes on")
+    bed.server.meanwhile = lambda: bed.server.put({**bed.server.pods["one-driver"], "status": LOST})
+    bed.assign("next", "show")
+    assert bed.wait("next")[0] == "Succeeded"
+    assert bed.server.pods["one-driver"]["status"] == LOST
+
+
+def test_a_status_whose_answer_got_lost_is_written_once(bed: Bed) -> None:
+    bed.start()
+    bed.server.lost = 2
+    bed.assign("one", "show")
+    bed.assign("two", "show")
+    assert [bed.wait(name)[0] for name in ("one", "two")] == ["Succeeded", "Succeeded"]
+    assert bed.server.lost == 0
+
+
+def test_a_run_of_another_warehouse_is_lost_and_not_begun(bed: Bed) -> None:
+    bed.start()
+    pod = bed.assign("stray", "show")
+    bed.server.remove("stray-driver")
+    labels = {WAREHOUSE_UID_LABEL: "00000000-0000-4000-8000-000000000000"}
+    bed.server.put({"metadata": {"name": "other-driver", "labels": labels}, "spec": pod["spec"]})
+    bed.server.until(lambda: bed.phase("other") == "Failed", "the refusal")
+    assert "and this kept driver that with" in bed.server.pods["other-driver"]["status"]["message"]
+
+
+def test_a_run_whose_pod_is_deleted_ends_although_the_watch_hangs(bed: Bed) -> None:
+    bed.settings = {"LOOK_SECONDS": "0.2"}
+    bed.start()
+    assert bed.process is not None
+    bed.assign("doomed", "misbehave", DO="sleep")
+    bed.server.until(lambda: bed.report_of("doomed-driver") == '{"running": 1}', "progress")
+    (child,) = [pid for pid in children_of(bed.process.pid) if not is_watch(bed, pid)]
+    ended = os.pidfd_open(int(child))
+    bed.server.mute = True
+    bed.server.remove("doomed-driver")
+    assert select.select([ended], [], [], 300)[0]
+    os.close(ended)
+
+
+def test_a_watch_goes_on_where_it_ended_without_a_list(bed: Bed) -> None:
+    bed.start()
+    bed.assign("one", "show")
+    assert bed.wait("one")[0] == "Succeeded"
+    bed.server.end_watches()
+    bed.assign("two", "show")
+    assert bed.wait("two")[0] == "Succeeded"
+    assert bed.server.lists == 1
+
+
+def test_a_driver_ends_when_its_warehouse_does_not_own_it_any_more(bed: Bed) -> None:
+    bed.start()
+    assert bed.process is not None
+    bed.server.put({"metadata": {"name": NAME, "uid": UID, "ownerReferences": []}, "spec": {}})
+    bed.server.end_watches()
+    assert bed.process.wait(300) == 0
+
+
+def test_a_driver_ends_when_files_of_a_run_cannot_be_removed(bed: Bed) -> None:
+    bed.start()
+    assert bed.process is not None
+    bed.assign("deep", "misbehave", DO="bury")
+    bed.assign("next", "show")
+    assert bed.process.wait(300) == 0
+    subprocess.run(["rm", "-rf", str(bed.shared)], check=True)
+    assert (bed.wait("deep")[0], bed.phase("next")) == ("Succeeded", "")

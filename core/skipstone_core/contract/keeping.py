@@ -16,6 +16,8 @@ SCHEDULER_PREFIX = "skipstone.dev/kept-driver-"
 FILES_VARIABLE = "SKIPSTONE_FILES"
 #: Of a kept driver: how long it stays without a run, in seconds; absent: for ever.
 IDLE_VARIABLE = "SKIPSTONE_IDLE_SECONDS"
+#: Of a kept driver: the uid of the Warehouse whose runs it takes.
+WAREHOUSE_VARIABLE = "SKIPSTONE_WAREHOUSE_UID"
 #: Where a kept driver has the Warehouse's credentials: one file for each variable, by the variable's name.
 CREDENTIALS_DIRECTORY = "/etc/skipstone-credentials"
 #: What a kept driver writes into the report annotation of its own pod as soon as it takes runs.

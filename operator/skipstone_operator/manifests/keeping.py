@@ -14,6 +14,7 @@ from skipstone_core.contract.keeping import (
     CREDENTIALS_DIRECTORY,
     FILES_VARIABLE,
     IDLE_VARIABLE,
+    WAREHOUSE_VARIABLE,
     scheduler_name,
 )
 from skipstone_core.contract.spark import SparkRef
@@ -158,6 +159,7 @@ def _container(kept: KeptPod, idle_seconds: int | None) -> Json:
         downward("POD_NAME", "metadata.name"),
         downward("POD_NAMESPACE", "metadata.namespace"),
         downward("POD_UID", "metadata.uid"),
+        {"name": WAREHOUSE_VARIABLE, "value": place.warehouse_uid},
         *authorities_env(place),
         {"name": "HOME", "value": SCRATCH},
     ]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from skipstone.starting import lean_imports
 
-#: Folders of the pod that all of its runs write to.
-SCRATCH = (Path("/tmp"), Path("/var/lib/skipstone"))
+#: All that a run can write to besides claims: two volumes of the pod, and memory and queues that every container has.
+SCRATCH = (Path("/tmp"), Path("/var/lib/skipstone"), Path("/dev/shm"), Path("/dev/mqueue"))
 #: A forked process has none of its parent's threads: no library may start one while it is imported.
 SINGLE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 

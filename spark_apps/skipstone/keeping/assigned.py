@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skipstone_core.contract.keeping import FILES_VARIABLE
-from skipstone_core.ids import DRIVER_SUFFIX
+from skipstone_core.ids import DRIVER_SUFFIX, WAREHOUSE_UID_LABEL
 
 JsonObject = Mapping[str, Any]
 #: The folder that the operator writes paths of a run's files in.
@@ -54,9 +54,14 @@ class AssignedRun:
         return self.name.removesuffix(DRIVER_SUFFIX)
 
 
-def read_assigned(pod: JsonObject, read_credential: Callable[[str], str | None]) -> AssignedRun:
-    """The run that ``pod`` is. ``read_credential``: a variable's value, None if there is none. Raises Unusable."""
+def read_assigned(pod: JsonObject, warehouse_uid: str, read_credential: Callable[[str], str | None]) -> AssignedRun:
+    """The run that ``pod`` is. ``read_credential``: a variable's value, None if there is none.
+
+    Raises Unusable, also for a run of another Warehouse than that with ``warehouse_uid``.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
+    if (asked := (metadata.get("labels") or {}).get(WAREHOUSE_UID_LABEL)) != warehouse_uid:
+        raise Unusable(f"the run uses the Warehouse with uid {asked}, and this kept driver that with {warehouse_uid}")
     container = spec["containers"][0]
     args = [str(arg) for arg in container.get("args") or ()]
     if len(args) != 2 or args[0] != "app" or _APP.fullmatch(args[1]) is None:

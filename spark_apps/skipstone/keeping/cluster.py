@@ -10,6 +10,7 @@ import http.client
 import json
 import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Mapping
@@ -21,12 +22,17 @@ from urllib.parse import urlencode
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_SECONDS = 10.0
-#: How long the API server lets a watch go on before it is begun again with a LIST.
+#: How long the API server lets a watch go on; the next one begins where it ended, without a LIST.
 WATCH_SECONDS = 240
+#: A watch that brings nothing for so long is given up: the API server sends a bookmark about once a minute.
+SILENCE_SECONDS = 90
+#: The kernel asks the other end of a silent connection after so many seconds, so often, and so many times: this finds
+#: a connection that is half open and costs the API server no request.
+KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 RETRY_SECONDS = 1.0
 MERGE_PATCH = "application/merge-patch+json"
-#: The change of the first line after each LIST.
-LISTED = "LISTED"
+#: The change of the first line after each LIST, and of the line with the kept driver's own pod.
+LISTED, OWN = "LISTED", "OWN"
 _log = logging.getLogger(__name__)
 JsonObject = dict[str, Any]
 
@@ -65,13 +71,21 @@ class ApiServer:
             account=account,
         )
 
-    def connect(self) -> http.client.HTTPConnection:
-        """A new connection, which opens when it is used."""
+    def connect(self, timeout: float = TIMEOUT_SECONDS) -> http.client.HTTPConnection:
+        """A new connection, on which an answer may keep silent for ``timeout`` seconds. Raises OSError."""
+        connection = self._prepare(timeout)
+        connection.connect()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        return connection
+
+    def _prepare(self, timeout: float) -> http.client.HTTPConnection:
         if self.is_plain:
-            return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_SECONDS)
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         authority = self.account / "ca.crt"
         context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT_SECONDS, context=context)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
 
     def headers(self) -> dict[str, str]:
         """Kubernetes renews the token while the pod runs."""
@@ -92,7 +106,7 @@ class PodClient:
     _connection: http.client.HTTPConnection | None = field(default=None, init=False)
 
     def patch(self, path: str, change: JsonObject) -> Answer:
-        """Lay ``change`` over the object at ``path``; repeating it does no harm."""
+        """Lay ``change`` over the object at ``path``. It may be sent twice, if an answer is lost."""
         return self.request("PATCH", path, change)
 
     def request(self, method: str, path: str, body: JsonObject | None = None) -> Answer:
@@ -133,45 +147,82 @@ def _read_object(content: bytes) -> JsonObject:
     return read if isinstance(read, dict) else {}
 
 
-def watch_for_ever(server: ApiServer, scheduler: str, pipe: int) -> NoReturn:
-    """Write a line of JSON into ``pipe`` for each LIST and each event of pods that ``scheduler`` is to run."""
-    while True:
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """Watches the pods of a kept driver: those that ``scheduler`` is to run. ``own``: the name of the driver's pod.
+
+    ``pipe``: gets a line of JSON for each LIST, for each event, and for the driver's own pod at each LIST and watch.
+    """
+
+    server: ApiServer
+    scheduler: str
+    own: str
+    pipe: int
+
+    def watch_for_ever(self) -> NoReturn:
+        """Watch until nobody reads the pipe any more."""
+        while True:
+            try:
+                version = self._list()
+                while version:
+                    self._read_own()
+                    begun = time.monotonic()
+                    version = self._watch(version)
+                    if time.monotonic() < begun + RETRY_SECONDS:
+                        time.sleep(RETRY_SECONDS)  # a server that ends each watch at once is not asked all the time
+            except BrokenPipeError:
+                os._exit(0)  # nobody listens any more
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                _log.warning("the watch begins again: %s", error)
+                time.sleep(RETRY_SECONDS)
+
+    def _list(self) -> str:
+        """Write a LIST; the resourceVersion of it."""
+        listed = self._get(f"{self.server.pods()}?{urlencode(self._selection)}")
+        if not listed.ok:
+            raise OSError(f"LIST of pods: {listed.status} {listed.body.get('message', '')}")
+        self._write({"type": LISTED, "items": listed.body.get("items") or []})
+        return str((listed.body.get("metadata") or {}).get("resourceVersion", ""))
+
+    def _read_own(self) -> None:
+        """Write the driver's own pod: it ends without an owner, which no pod of the selection shows."""
+        answer = self._get(self.server.pods(self.own))
+        if answer.ok or answer.status == HTTPStatus.NOT_FOUND:
+            self._write({"type": OWN, "object": answer.body if answer.ok else {}})
+
+    def _watch(self, version: str) -> str:
+        """Write all events from ``version`` on; the version to go on from, empty if it takes a LIST."""
+        asked = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
+        query = urlencode({**self._selection, **asked, "allowWatchBookmarks": "true"})
+        connection = self.server.connect(SILENCE_SECONDS)
         try:
-            _watch_once(server, scheduler, pipe)
-        except BrokenPipeError:
-            os._exit(0)  # nobody listens any more
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            _log.warning("the watch begins again: %s", error)
-            time.sleep(RETRY_SECONDS)
+            connection.request("GET", f"{self.server.pods()}?{query}", headers=self.server.headers())
+            response = connection.getresponse()
+            if response.status != HTTPStatus.OK:
+                raise OSError(f"WATCH of pods: {response.status}")
+            while line := response.readline():
+                event = json.loads(line)
+                if event.get("type") == "ERROR":
+                    return ""
+                version = str(event["object"]["metadata"]["resourceVersion"])
+                if event["type"] != "BOOKMARK":
+                    self._write(event)
+        finally:
+            connection.close()
+        return version
 
+    def _get(self, path: str) -> Answer:
+        client = PodClient(self.server)
+        try:
+            return client.request("GET", path)
+        finally:
+            client.close()
 
-def _watch_once(server: ApiServer, scheduler: str, pipe: int) -> None:
-    selection = {"fieldSelector": f"spec.schedulerName={scheduler}"}
-    client = PodClient(server)
-    listed = client.request("GET", f"{server.pods()}?{urlencode(selection)}")
-    client.close()
-    if not listed.ok:
-        raise OSError(f"LIST of pods: {listed.status} {listed.body.get('message', '')}")
-    _write(pipe, {"type": LISTED, "items": listed.body.get("items") or []})
-    version = str((listed.body.get("metadata") or {}).get("resourceVersion", ""))
-    asked = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
-    connection = server.connect()
-    try:
-        connection.timeout = WATCH_SECONDS + TIMEOUT_SECONDS
-        connection.request("GET", f"{server.pods()}?{urlencode({**selection, **asked})}", headers=server.headers())
-        response = connection.getresponse()
-        if response.status != HTTPStatus.OK:
-            raise OSError(f"WATCH of pods: {response.status}")
-        while line := response.readline():
-            event = json.loads(line)
-            if event.get("type") == "ERROR":
-                return
-            _write(pipe, event)
-    finally:
-        connection.close()
+    @property
+    def _selection(self) -> dict[str, str]:
+        return {"fieldSelector": f"spec.schedulerName={self.scheduler}"}
 
-
-def _write(pipe: int, event: JsonObject) -> None:
-    content = json.dumps(event).encode() + b"\n"
-    while content:
-        content = content[os.write(pipe, content) :]
+    def _write(self, event: JsonObject) -> None:
+        content = json.dumps(event).encode() + b"\n"
+        while content:
+            content = content[os.write(self.pipe, content) :]

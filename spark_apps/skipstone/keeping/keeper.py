@@ -19,11 +19,17 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from skipstone_core.contract.keeping import CREDENTIALS_DIRECTORY, IDLE_VARIABLE, READY_REPORT, scheduler_name
+from skipstone_core.contract.keeping import (
+    CREDENTIALS_DIRECTORY,
+    IDLE_VARIABLE,
+    READY_REPORT,
+    WAREHOUSE_VARIABLE,
+    scheduler_name,
+)
 from skipstone_core.ids import REPORT_ANNOTATION
 
 from skipstone.keeping.assigned import AssignedRun, Unusable, is_over, is_waiting, order_of, read_assigned
-from skipstone.keeping.cluster import LISTED, RETRY_SECONDS, Answer, ApiServer, PodClient, watch_for_ever
+from skipstone.keeping.cluster import LISTED, OWN, RETRY_SECONDS, ApiServer, PodClient, Watcher
 from skipstone.keeping.output import RunOutput
 from skipstone.keeping.processes import (
     ChildOrder,
@@ -48,9 +54,17 @@ from skipstone.keeping.statuses import (
     refused_status,
     running_status,
 )
+from skipstone.keeping.writing import StatusWriter, describe
 
 #: Seconds between two looks at clocks and at the report of the run in progress.
 TICK_SECONDS = 0.5
+#: A run in progress hears at least so often from the API server itself whether its pod is there: a watch may hang
+#: without an error. One GET of one object costs less than watches that end sooner, each of which all drivers begin
+#: again; small runs end before the first one, and the answer to a report of progress counts as well.
+LOOK_SECONDS = 10.0
+#: So often a run in progress shows how far it is: a small run ends before that, and its status has its report. Each
+#: report costs the API server two writes and the operator a pass.
+PROGRESS_SECONDS = 1.0
 #: How long the run in progress may go on when the kept driver is told to stop; a pod has 30 seconds for all of it.
 DRAIN_SECONDS = 20.0
 STOP_REASON, STOP_MESSAGE = "Terminated", "the kept driver was stopped while the run was in progress"
@@ -63,19 +77,23 @@ JsonObject = dict[str, Any]
 class KeeperPlace:
     """Where a kept driver is and what it has. ``scratch``: folders that are emptied after each run.
 
-    ``idle_seconds``: how long it stays without a run; None is for ever. ``authorities``: a file that it was started
-    with, and ends when that changes. ``programs``: the package with a module for each kind of run.
+    ``warehouse_uid``: the Warehouse whose runs it takes. ``idle_seconds``: how long it stays without a run; None is for
+    ever. ``authorities``: a file that it was started with, and ends when that changes. ``programs``: the package with a
+    module for each kind of run.
     """
 
     server: ApiServer
     name: str
     uid: str
+    warehouse_uid: str
     work: Path
     credentials: Path = Path(CREDENTIALS_DIRECTORY)
     scratch: tuple[Path, ...] = ()
     idle_seconds: float | None = None
     authorities: Path | None = None
     programs: str = "skipstone.apps"
+    look_seconds: float = LOOK_SECONDS
+    progress_seconds: float = PROGRESS_SECONDS
 
     @staticmethod
     def from_environment(environment: Mapping[str, str], work: Path, scratch: tuple[Path, ...]) -> KeeperPlace:
@@ -85,6 +103,7 @@ class KeeperPlace:
             server=ApiServer.from_environment(environment),
             name=environment["POD_NAME"],
             uid=environment["POD_UID"],
+            warehouse_uid=environment[WAREHOUSE_VARIABLE],
             work=work,
             scratch=scratch,
             idle_seconds=float(idle) if idle else None,
@@ -99,15 +118,21 @@ class KeeperPlace:
 
 @dataclass
 class _Running:
-    """The run in progress. ``asked``: when its process was told to end, and ``why`` (a reason and a message)."""
+    """The run in progress. ``asked``: when its process was told to end, and ``why`` (a reason and a message).
+
+    ``pod``: as the API server answered last, and ``looked`` when; ``gone``: it answered that there is no such pod.
+    """
 
     run: AssignedRun
+    pod: JsonObject
     folder: RunFolder
     process: int
     output: RunOutput
     started: str
     begun: float
+    looked: float
     memory_kills: int
+    gone: bool = False
     asked: float | None = None
     why: tuple[str, str] = ("", "")
     shown: str = ""
@@ -128,6 +153,7 @@ class Keeper:
     def __post_init__(self) -> None:
         """Nothing is started or asked yet."""
         self._client = PodClient(self.place.server)
+        self._writer = StatusWriter(self._client)
         self._selector = selectors.DefaultSelector()
         self._inherited = dict(os.environ)
         self._kept = {folder: names_in(folder) for folder in self.place.scratch if folder.is_dir()}
@@ -165,7 +191,8 @@ class Keeper:
         if self._watcher == 0:
             die_with_parent()
             os.close(hear)
-            watch_for_ever(self.place.server, scheduler_name(self.place.uid), tell)
+            place, scheduler = self.place, scheduler_name(self.place.uid)
+            Watcher(server=place.server, scheduler=scheduler, own=place.name, pipe=tell).watch_for_ever()
         os.close(tell)
         os.set_blocking(hear, False)
         self._events = hear
@@ -205,8 +232,11 @@ class Keeper:
             return
         pod = event.get("object") or {}
         uid = (pod.get("metadata") or {}).get("uid", "")
-        if event["type"] == "DELETED":
+        if event["type"] == OWN:
+            self._look_at_owner(pod)
+        elif event["type"] == "DELETED":
             self._pods.pop(uid, None)
+            self._done.discard(uid)
         elif uid:
             self._pods[uid] = pod
 
@@ -226,7 +256,7 @@ class Keeper:
         if answer.ok:
             self._ready = True
         else:
-            _log.warning("the API server refused to be told that this driver is ready: %s", _describe(answer))
+            _log.warning("the API server refused to be told that this driver is ready: %s", describe(answer))
 
     # -- one run
 
@@ -239,19 +269,20 @@ class Keeper:
         return None
 
     def _begin(self, pod: JsonObject) -> ChildOrder | None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        name = pod["metadata"]["name"]
         try:
-            run = read_assigned(pod, self.place.read_credential)
+            run = read_assigned(pod, self.place.warehouse_uid, self.place.read_credential)
         except (Unusable, OSError) as error:
             _log.warning("pod %s cannot be run here: %s", name, error)
-            self._write_status(name, uid, refused_status(name, str(error)))
+            self._writer.write(pod, refused_status(name, str(error)), expects=is_waiting, gives_up=self._is_stopping)
             return None
         started = _now()
-        if not self._is_still_waiting(name, uid) or not self._write_status(name, uid, running_status(run, started)):
-            return None  # it was deleted, or somebody else ended it
-        return self._start(run, started)
+        status = running_status(run, started)
+        begun = self._writer.write(pod, status, expects=is_waiting, gives_up=self._is_stopping)
+        # None: it was deleted, or somebody else ended it.
+        return None if begun is None else self._start(run, begun, started)
 
-    def _start(self, run: AssignedRun, started: str) -> ChildOrder | None:
+    def _start(self, run: AssignedRun, pod: JsonObject, started: str) -> ChildOrder | None:
         folder = RunFolder(self.place.work / run.uid)
         folder.make(run.files)
         environment = build_environment(run, folder, self._inherited)
@@ -262,13 +293,16 @@ class Keeper:
         os.close(tell)
         os.set_blocking(hear, False)
         output = RunOutput(hear, run.run_id)
+        now = self.clock()
         self._running = _Running(
             run=run,
+            pod=pod,
             folder=folder,
             process=process,
             output=output,
             started=started,
-            begun=self.clock(),
+            begun=now,
+            looked=now,
             memory_kills=count_memory_kills(),
         )
         self._selector.register(hear, selectors.EVENT_READ, output.forward)
@@ -282,8 +316,10 @@ class Keeper:
         if ended:
             self._conclude(running, exit_code_of(status))
             return
-        self._press(running)
         self._show_progress(running)
+        if self.clock() >= running.looked + self.place.look_seconds:
+            self._ask_about(running, "GET")
+        self._press(running)
 
     def _press(self, running: _Running) -> None:
         """Tell the process to end if it has to, and kill it if it does not."""
@@ -296,11 +332,11 @@ class Keeper:
 
     def _find_stop(self, running: _Running, now: float) -> tuple[str, str] | None:
         pod = self._pods.get(running.run.uid)
-        if pod is None or pod["metadata"].get("deletionTimestamp") or is_over(pod):
+        if running.gone or pod is None or _is_ended(pod) or _is_ended(running.pod):
             return ("", "")  # somebody deleted or ended it
         if running.run.deadline is not None and now >= running.begun + running.run.deadline:
             return (DEADLINE_REASON, DEADLINE_MESSAGE)
-        if self._stopping is not None and now >= self._stopping + DRAIN_SECONDS:
+        if self._is_drained():
             return (STOP_REASON, STOP_MESSAGE)
         return None
 
@@ -309,15 +345,27 @@ class Keeper:
         return running.run.grace if self._stopping is None else min(running.run.grace, 5.0)
 
     def _show_progress(self, running: _Running) -> None:
+        if self.clock() < running.looked + self.place.progress_seconds:
+            return
         report = _read(running.folder.report)
         if not report or report == running.shown:
             return
         running.shown = report
         change = {"metadata": {"uid": running.run.uid, "annotations": {REPORT_ANNOTATION: report}}}
+        self._ask_about(running, "PATCH", change)
+
+    def _ask_about(self, running: _Running, method: str, change: JsonObject | None = None) -> None:
+        """Hear from the API server how the pod of the run in progress is."""
+        running.looked = self.clock()
         try:
-            self._client.patch(self.place.server.pods(running.run.name), change)
+            answer = self._client.request(method, self.place.server.pods(running.run.name), change)
         except OSError as error:
-            _log.warning("the progress of %s could not be shown: %s", running.run.run_id, error)
+            _log.warning("%s of the pod of %s: %s", method, running.run.run_id, error)
+            return
+        if answer.ok and answer.body["metadata"]["uid"] == running.run.uid:
+            running.pod = answer.body
+        elif answer.ok or answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            running.gone = True  # another pod may have its name
 
     def _conclude(self, running: _Running, exit_code: int) -> None:
         kill_descendants(frozenset({self._watcher}))
@@ -336,60 +384,24 @@ class Keeper:
             pod_message=text,
         )
         status, report = ended_status(running.run, end, running.started, _now()), _read(running.folder.report)
-        self._clean(running.folder)
-        if not is_over(self._pods.get(running.run.uid, {})):  # what the operator has ended stays as it is
-            self._write_status(running.run.name, running.run.uid, status, report)
+        if not self._clean(running.folder):
+            _log.error("kept driver %s ends: files of run %s cannot be removed", self.place.name, running.run.run_id)
+            self._stop()
+        # What the operator has ended stays as it is.
+        self._writer.write(running.pod, status, expects=_is_open, gives_up=self._is_drained, report=report)
         self._running = None
         self._idle_since = self.clock()
 
-    def _clean(self, folder: RunFolder) -> None:
-        folder.remove()
-        for scratch, kept in self._kept.items():
-            clear_folder(scratch, kept)
+    def _clean(self, folder: RunFolder) -> bool:
+        """Remove what the run left; whether nothing of it is left."""
+        left = [scratch for scratch, kept in self._kept.items() if not clear_folder(scratch, kept)]
+        return folder.remove() and not left
 
-    def _write_status(self, name: str, uid: str, status: JsonObject, report: str = "") -> bool:
-        """Write a pod's status, and its report, until the API server has answered; whether the pod is there."""
-        metadata: JsonObject = {"uid": uid, **({"annotations": {REPORT_ANNOTATION: report}} if report else {})}
-        path = self.place.server.pods(name, "status")
-        while True:
-            try:
-                answer = self._client.patch(path, {"metadata": metadata, "status": status})
-            except OSError as error:
-                _log.warning("the status of %s is written again: %s", name, error)
-            else:
-                if answer.ok or self._is_over(name, uid, answer):
-                    return answer.ok
-                _log.warning("the status of %s is written again: %s", name, _describe(answer))
-            if self._stopping is not None and self.clock() >= self._stopping + DRAIN_SECONDS:
-                return False
-            time.sleep(RETRY_SECONDS)
+    def _is_stopping(self) -> bool:
+        return self._stopping is not None
 
-    def _is_still_waiting(self, name: str, uid: str) -> bool:
-        """Ask for the pod until the API server answers: the watch may be behind, and a status is not a condition."""
-        while self._stopping is None:
-            try:
-                answer = self._client.request("GET", self.place.server.pods(name))
-            except OSError as error:
-                _log.warning("pod %s is read again: %s", name, error)
-            else:
-                if answer.ok:
-                    return bool(answer.body["metadata"]["uid"] == uid) and is_waiting(answer.body)
-                if answer.status == HTTPStatus.NOT_FOUND:
-                    return False
-                _log.warning("pod %s is read again: %s", name, _describe(answer))
-            time.sleep(RETRY_SECONDS)
-        return False
-
-    def _is_over(self, name: str, uid: str, refusal: Answer) -> bool:
-        """Return whether nobody waits for this status any more: the pod is gone, or somebody else has ended it."""
-        if refusal.status == HTTPStatus.NOT_FOUND:
-            return True
-        try:
-            answer = self._client.request("GET", self.place.server.pods(name))
-        except OSError:
-            return False
-        is_other = answer.ok and (answer.body["metadata"]["uid"] != uid or is_over(answer.body))
-        return answer.status == HTTPStatus.NOT_FOUND or is_other
+    def _is_drained(self) -> bool:
+        return self._stopping is not None and self.clock() >= self._stopping + DRAIN_SECONDS
 
     # -- the end
 
@@ -397,6 +409,13 @@ class Keeper:
         idle, limit = self.clock() - self._idle_since, self.place.idle_seconds
         if limit is not None and idle >= limit and self._ready:
             _log.info("kept driver %s ends: no run for %.0f seconds", self.place.name, idle)
+            self._stop()
+
+    def _look_at_owner(self, pod: JsonObject) -> None:
+        """A driver whose Warehouse is gone has credentials that nobody asks it to have any more."""
+        owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
+        if not any(owner.get("uid") == self.place.warehouse_uid for owner in owners):
+            _log.info("kept driver %s ends: its pod does not belong to its Warehouse any more", self.place.name)
             self._stop()
 
     def _look_at_authorities(self) -> None:
@@ -409,6 +428,14 @@ class Keeper:
         kill_descendants(frozenset())
         self._client.close()
         return code
+
+
+def _is_open(pod: JsonObject) -> bool:
+    return not is_over(pod)
+
+
+def _is_ended(pod: JsonObject) -> bool:
+    return is_over(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _exists(running: _Running) -> bool:
@@ -425,7 +452,3 @@ def _read(path: Path) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _describe(answer: Answer) -> str:
-    return f"{answer.status} {answer.body.get('message', '')}".strip()

@@ -27,6 +27,7 @@ _REQUEST_FILE = "request.json"
 _KEYS, _NO_METADATA_SERVICE = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "AWS_EC2_METADATA_DISABLED"
 _PROCESSES = Path("/proc")
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")
+_log = logging.getLogger(__name__)
 
 
 class NotSingle(RuntimeError):
@@ -66,9 +67,9 @@ class RunFolder:
         for name, content in files.items():
             (self.conf / name).write_text(content)
 
-    def remove(self) -> None:
-        """Remove it, as far as possible."""
-        shutil.rmtree(self.path, ignore_errors=True)
+    def remove(self) -> bool:
+        """Remove it; whether nothing is left."""
+        return remove_tree(self.path)
 
 
 @dataclass(frozen=True)
@@ -170,17 +171,38 @@ def names_in(folder: Path) -> frozenset[str]:
     return frozenset(entry.name for entry in folder.iterdir())
 
 
-def clear_folder(folder: Path, kept: frozenset[str]) -> None:
-    """Remove everything in ``folder`` but what is called as in ``kept``."""
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        if entry.name in kept:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+def clear_folder(folder: Path, kept: frozenset[str]) -> bool:
+    """Remove everything in ``folder`` but what is called as in ``kept``; whether nothing else is left."""
+    entries = [entry for entry in folder.iterdir() if entry.name not in kept] if folder.is_dir() else []
+    stubborn = [entry for entry in entries if not remove_tree(entry)]
+    return not stubborn
+
+
+def remove_tree(path: Path) -> bool:
+    """Remove a file, or a folder with all that is in it; whether nothing is left."""
+    for attempt in range(2):
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except (OSError, RecursionError) as error:
+            _log.warning("%s cannot be removed: %s", path, error)
+            if attempt == 0:
+                _permit(path)
         else:
-            entry.unlink(missing_ok=True)
+            return True
+    return False
+
+
+def _permit(folder: Path) -> None:
+    """Allow to list and to change all folders in ``folder``: a run may have taken these rights away."""
+    with suppress(OSError, RecursionError):
+        folder.chmod(0o700)
+        for parent, names, _ in os.walk(folder):
+            for path in (Path(parent) / name for name in names):
+                if not path.is_symlink():
+                    path.chmod(0o700)
 
 
 def count_memory_kills() -> int:

@@ -13,13 +13,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Pod = dict[str, Any]
+#: What a watch is to tell; None ends it.
+Events = queue.SimpleQueue[Pod | None]
 NAMESPACE = "lakes"
 #: A bound against hangs.
 SECONDS = 300.0
 
 
 class PodServer(ThreadingHTTPServer):
-    """Serves pods on a port of its own. ``refuse``: the status with which the next writes are answered."""
+    """Serves pods on a port of its own. ``refuse``: the status with which the next writes are answered.
+
+    ``meanwhile``: what happens right before the next status is written. ``lost``: how many answers to writes get lost.
+    ``mute``: watches bring nothing, and do not end. ``lists``: how many LISTs were answered.
+    """
 
     daemon_threads = True
 
@@ -29,8 +35,11 @@ class PodServer(ThreadingHTTPServer):
         self.pods: dict[str, Pod] = {}
         self.changed = threading.Condition()
         self.refuse: list[int] = []
+        self.meanwhile: Callable[[], object] | None = None
+        self.lost = self.lists = 0
+        self.mute = False
         self._version = 0
-        self._watches: list[tuple[str, queue.SimpleQueue[Pod]]] = []
+        self._watches: list[tuple[str, Events]] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def put(self, pod: Pod) -> Pod:
@@ -53,12 +62,19 @@ class PodServer(ThreadingHTTPServer):
             self._tell("DELETED", self.pods.pop(name))
             self.changed.notify_all()
 
-    def watch(self, scheduler: str) -> tuple[list[Pod], queue.SimpleQueue[Pod]]:
+    def watch(self, scheduler: str) -> tuple[list[Pod], Events]:
         """All events from now on."""
         with self.changed:
-            events: queue.SimpleQueue[Pod] = queue.SimpleQueue()
+            events: Events = queue.SimpleQueue()
             self._watches.append((scheduler, events))
             return self.select(scheduler), events
+
+    def end_watches(self) -> None:
+        """End all watches, as the API server does after a while."""
+        with self.changed:
+            watches, self._watches = self._watches, []
+            for _, events in watches:
+                events.put(None)
 
     def select(self, scheduler: str) -> list[Pod]:
         """The pods of a scheduler."""
@@ -72,7 +88,7 @@ class PodServer(ThreadingHTTPServer):
                 assert self.changed.wait(end - time.monotonic()), f"{what} did not come: {self.pods}"
 
     def _tell(self, change: str, pod: Pod) -> None:
-        for scheduler, events in self._watches:
+        for scheduler, events in self._watches if not self.mute else ():
             if pod["spec"].get("schedulerName") == scheduler:
                 events.put({"type": change, "object": pod})
 
@@ -93,6 +109,7 @@ class PodRequests(BaseHTTPRequestHandler):
             return
         scheduler = query["fieldSelector"][0].partition("=")[2]
         if "watch" not in query:
+            self.server.lists += 1
             self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": self.server.select(scheduler)})
             return
         known, events = self.server.watch(scheduler)
@@ -100,22 +117,32 @@ class PodRequests(BaseHTTPRequestHandler):
         self.end_headers()
         for event in ({"type": "ADDED", "object": pod} for pod in known):
             self.wfile.write(json.dumps(event).encode() + b"\n")
-        while True:
-            self.wfile.write(json.dumps(events.get()).encode() + b"\n")
+        while (event := events.get()) is not None:
+            self.wfile.write(json.dumps(event).encode() + b"\n")
             self.wfile.flush()
+        self.close_connection = True
 
     def do_PATCH(self) -> None:
-        """Merge the change into the pod, as the API server does if the uid fits."""
+        """Merge the change into the pod, as the API server does if uid and resourceVersion fit."""
         change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = self.path.partition("/pods/")[2].partition("/")[0]
         if self.server.refuse:
             self._answer(self.server.refuse.pop(), {"message": "not now"})
             return
+        if self.path.endswith("/status") and (happens := self.server.meanwhile) is not None:
+            self.server.meanwhile = None
+            with self.server.changed:
+                happens()
         pod = self.server.pods.get(name)
-        if pod is None or change["metadata"].get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]:
+        if pod is None or not _fits(pod["metadata"], change["metadata"]):
             self._answer(404 if pod is None else 409, {})
             return
-        self._answer(200, self.server.put(_merge(pod, change)))
+        stored = self.server.put(_merge(pod, change))
+        if self.server.lost:
+            self.server.lost -= 1
+            self.close_connection = True
+            return
+        self._answer(200, stored)
 
     def _answer(self, status: int, body: Pod) -> None:
         content = json.dumps(body).encode()
@@ -127,6 +154,10 @@ class PodRequests(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
+
+
+def _fits(metadata: Pod, change: Pod) -> bool:
+    return all(change.get(name, metadata[name]) == metadata[name] for name in ("uid", "resourceVersion"))
 
 
 def _merge(old: Any, change: Any) -> Any:

@@ -19,6 +19,8 @@ if __name__ == "__main__":
     work = Path(sys.argv[1])
     place = KeeperPlace.from_environment(os.environ, work / "runs", (work / "scratch",))
     place = dataclasses.replace(place, credentials=Path(sys.argv[2]), programs="tests.unit.kept.programs")
+    look = float(os.environ.get("LOOK_SECONDS", place.look_seconds))
+    place = dataclasses.replace(place, look_seconds=look, progress_seconds=0.1)
     if account := os.environ.get("ACCOUNT"):
         place = dataclasses.replace(place, server=dataclasses.replace(place.server, account=Path(account)))
     logging.basicConfig(level=logging.INFO)

@@ -21,6 +21,13 @@ if __name__ == "__main__":
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
         held = bytearray(200 << 20)
         sys.exit(0 if held else 1)
+    if wish == "bury":
+        # Deeper than a removal that calls itself for each folder gets.
+        os.chdir(os.environ["SHARED"])
+        for _ in range(1500):
+            Path("d").mkdir()
+            os.chdir("d")
+        sys.exit(0)
     if wish == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(os.environ["SKIPSTONE_REPORT"]).write_text('{"running": 1}')
