@@ -7,13 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from skipstone.apps.keep import SCRATCH
 from skipstone_core.contract.keeping import IDLE_VARIABLE, kept_driver_uid
 from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_operator.labels import COLD_START_ANNOTATION, KEPT_DRIVER_LABEL
 from skipstone_operator.manifests import keeping
-from skipstone_operator.ports import Refused, RunDefaults
+from skipstone_operator.ports import Key, Refused, RunDefaults
 
 from tests.unit import operator_double
+from tests.unit.kube_double import copied
 from tests.unit.lake_double import Ends, is_kept_driver
 from tests.unit.objects import claim, load, merge, table, warehouse
 from tests.unit.operator_double import World
@@ -168,6 +170,7 @@ def end_driver(world: World, state: Pod, **status: Any) -> None:
         ({"exitCode": 137, "reason": "OOMKilled"}, {}, "OutOfMemory", (1, 0)),
         ({"exitCode": 139, "reason": "Error"}, {}, "DriverFailed", (1, 0)),
         ({"exitCode": 137, "reason": "Error"}, {"reason": "Evicted"}, "DriverLost", (0, 1)),
+        ({"exitCode": 0, "reason": "Completed"}, {"phase": "Succeeded"}, "DriverLost", (0, 1)),
     ],
 )
 def test_a_run_ends_as_the_container_of_its_driver_did(
@@ -428,3 +431,122 @@ def test_the_request_of_a_run_is_that_of_its_config_map() -> None:
     variables = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
     request = JobRequest.from_json(json.loads(str(variables["SKIPSTONE_FILES"]))["request.json"])
     assert request.run_id + "-driver" == pod["metadata"]["name"]
+
+
+def test_a_run_of_a_warehouse_that_was_created_again_is_taken_from_the_driver_of_the_earlier_one() -> None:
+    world = warmed()
+    until_running(world)
+    (old,) = drivers(world)
+    world.kubelet.holds = lambda pod: pod["metadata"]["uid"] == old["metadata"]["uid"] or bool(kept_driver_uid(pod))
+    world.kube.drop("Warehouse", "lake", "main")
+    world.kube.add(warehouse(warmDrivers={}))
+    world.run_until(lambda: "lastRun" in world.kube.status("MergeJob", "feed"), ticks=20)
+    last = world.kube.status("MergeJob", "feed")["lastRun"]
+    assert (last["result"], last["reason"]) == ("Lost", "KeptDriverBusy")
+    assert "the Warehouse of the run is gone" in last["message"]
+    world.kubelet.holds = lambda _pod: False
+    complete(world)
+    assert attempts(world) == (2, 0, 1)
+    world.kube.add(merge("more"))
+    complete(world, "more")
+    (driver,) = drivers(world)
+    assert kept_driver_uid(runs(world)[-1]) == driver["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+def test_a_driver_of_another_warehouse_takes_no_run_whatever_its_labels_say() -> None:
+    world = warmed()
+    (old,) = copied(drivers(world))
+    world.kube.drop("Warehouse", "lake", "main")
+    made = world.kube.add(warehouse(warmDrivers={}))
+    label = {"skipstone.dev/warehouse-uid": made["metadata"]["uid"]}
+    forged = {**old, "metadata": {**old["metadata"], "labels": {**old["metadata"]["labels"], **label}}}
+    world.kube.objects["Pod", "lake", old["metadata"]["name"]] = forged
+    world.kube.add(merge("feed"))
+    complete(world)
+    assert kept_driver_uid(runs(world)[0]) != old["metadata"]["uid"]
+    assert old["metadata"]["uid"] not in {driver["metadata"]["uid"] for driver in drivers(world)}
+
+
+def once_read(world: World, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let ``happens`` come right after the next pass has read the kept drivers: it decides on what it has read."""
+    listing, left = world.kube.list, [happens]
+
+    async def listed(kind: str, namespace: str, **selection: Any) -> Any:
+        objects = await listing(kind, namespace, **selection)
+        is_of_kept = set(selection.get("labels") or {}) >= {"skipstone.dev/warehouse-uid"}
+        if kind == "Pod" and is_of_kept and not selection.get("fields") and left:
+            left.pop()()
+        return objects
+
+    monkeypatch.setattr(world.kube, "list", listed)
+
+
+def be_unwanted(pod: Pod) -> None:
+    """Make of a kept driver one that takes the same runs, but ends when it is idle, which nobody asks for."""
+    pod["spec"]["containers"][0]["env"].append({"name": IDLE_VARIABLE, "value": "60"})
+
+
+MAIN, FLIGHTS = Key("Warehouse", "lake", "main"), Key("Table", "lake", "flights")
+
+
+def test_a_driver_that_gets_a_run_while_its_deletion_is_decided_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = warmed()
+    (driver,) = drivers(world)
+    world.kube.edit("Pod", driver["metadata"]["name"], be_unwanted)
+    world.kube.add(merge("feed"))
+    once_read(world, monkeypatch, lambda: [world.reconcile(FLIGHTS) for _ in range(3)])
+    world.reconcile(MAIN)
+    assert "deletionTimestamp" not in driver["metadata"]
+    (pod,) = runs(world)
+    assert kept_driver_uid(pod) == driver["metadata"]["uid"]
+    complete(world)
+    assert attempts(world) == (1, 0, 0)
+    world.run_until(lambda: driver["metadata"]["uid"] not in {d["metadata"]["uid"] for d in drivers(world)}, ticks=10)
+
+
+@pytest.mark.parametrize("how", ["deleted", "filled"])
+def test_a_run_is_not_assigned_to_a_driver_that_goes_or_fills_meanwhile(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = warmed(maxConcurrentRuns=20)
+    if how == "filled":
+        names = ["a", "b", "c", "d"]
+        for name in names:
+            world.kube.add(table(name, identifier={"namespace": "air", "name": name}))
+        world.run_until(lambda: all(world.holds("Table", name, "Ready") for name in names), ticks=20)
+        for name in names:
+            world.kube.add(load(name, tableRef={"name": name}))
+
+        def happens() -> None:
+            for name in names * 3:
+                world.reconcile(Key("Table", "lake", name))
+    else:
+        world.kube.edit("Pod", drivers(world)[0]["metadata"]["name"], be_unwanted)
+
+        def happens() -> None:
+            world.reconcile(MAIN)
+
+    world.kube.add(merge("feed"))
+    once_read(world, monkeypatch, happens)
+    world.reconcile(FLIGHTS)
+    assert runs(world) == []
+    world.reconcile_all()
+    (pod,) = runs(world)
+    assert not kept_driver_uid(pod)
+    assert cold_start(pod) == ("all kept drivers are busy" if how == "filled" else "no kept driver is ready")
+    complete(world)
+    assert attempts(world) == (1, 0, 0)
+
+
+def test_a_run_writes_to_claims_and_to_what_is_cleared_after_it_and_nowhere_else() -> None:
+    (driver,) = drivers(warmed())
+    (container,) = driver["spec"]["containers"]
+    claims = {volume["name"] for volume in driver["spec"]["volumes"] if "persistentVolumeClaim" in volume}
+    written = {
+        mount["mountPath"]
+        for mount in container["volumeMounts"]
+        if not mount.get("readOnly") and mount["name"] not in claims
+    }
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    # Every container has these two besides its mounts.
+    assert {str(folder) for folder in SCRATCH} == written | {"/dev/shm", "/dev/mqueue"}

@@ -83,8 +83,12 @@ class KeptDrivers:
 
     def runs_of(self, driver: KeptDriver) -> tuple[KeptRun, ...]:
         """The runs that ``driver`` has, in the order in which they were assigned."""
-        mine = (run for run in self.runs if run.pod.kept_by == driver.pod.uid)
+        mine = self.runs_by(driver.pod.uid)
         return tuple(sorted(mine, key=lambda run: (format_created(run.pod), run.pod.name)))
+
+    def runs_by(self, uid: str) -> tuple[KeptRun, ...]:
+        """The runs of the kept driver whose pod has this uid."""
+        return tuple(run for run in self.runs if run.pod.kept_by == uid)
 
 
 def format_created(pod: PodFacts) -> str:
@@ -142,6 +146,12 @@ def choose_driver(kept: KeptDrivers, manifest_hash: str, now: datetime) -> KeptD
     if not free:
         return "all kept drivers are busy"
     return min(free, key=lambda driver: (len(kept.runs_of(driver)), driver.name))
+
+
+def can_take(kept: KeptDrivers, uid: str, now: datetime) -> bool:
+    """Return whether the kept driver whose pod has this uid is there and has room for one more run."""
+    driver = next((driver for driver in kept.drivers if driver.pod.uid == uid), None)
+    return driver is not None and driver.takes_runs and _has_room(kept.runs_of(driver), now)
 
 
 def _has_room(runs: tuple[KeptRun, ...], now: datetime) -> bool:

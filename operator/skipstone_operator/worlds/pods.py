@@ -49,7 +49,8 @@ class PodFacts:
     ``node`` is empty for a pod that no node has taken. ``leaves``: when a deleted pod should be gone, its grace
     included. ``unanswered``: since when the cluster does not hear of the pod's node; ``limit``: when the kubelet should
     have ended the pod, by its own deadline. ``given_up``: it should have gone too long ago to be waited for.
-    ``kept_by``: the uid of the kept driver that runs it, empty for a pod that a node runs.
+    ``kept_by``: the uid of the kept driver that runs it, empty for a pod that a node runs. ``warehouse_uid``: the
+    Warehouse that it says it uses.
     ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found;
     ``report`` is the one in it; ``states`` is the annotation that it vouches for. ``underway`` is what the annotation
     of a pod that has not ended says: for people, never a proof. ``owner_uid`` is empty when the pod's name tells of
@@ -64,6 +65,7 @@ class PodFacts:
     owner_uid: str
     created: datetime | None
     kept_by: str = ""
+    warehouse_uid: str = ""
     started: datetime | None = None
     ended: datetime | None = None
     node: str = ""
@@ -130,6 +132,7 @@ def read_pod(pod: JsonObject) -> PodFacts:
         owner_uid=owner_uid,
         created=parse_time(metadata.get("creationTimestamp")),
         kept_by=kept_driver_uid(pod),
+        warehouse_uid=pod_labels.get(labels.WAREHOUSE_UID_LABEL, ""),
         started=started,
         ended=parse_time(ended.get("finishedAt")),
         node=(pod.get("spec") or {}).get("nodeName") or "",

@@ -47,7 +47,7 @@ class Create:
     """Create a ConfigMap, Pod or MergeJob. ``slots``: a Pod only while fewer live runs of its Warehouse exist.
 
     ``grounds``: what the decision rests on, as it was read, the owner first: when it has changed since, nothing is
-    created, and it is decided again.
+    created, and it is decided again. A Pod that is assigned to a kept driver is created only while that one takes it.
     """
 
     object: JsonObject
@@ -86,12 +86,16 @@ class Apply:
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Delete this very object (by uid)."""
+    """Delete this very object (by uid).
+
+    ``warehouse_uid``: of a kept driver, its Warehouse; it is deleted only while no run is assigned to it.
+    """
 
     kind: str
     namespace: str
     name: str
     uid: str
+    warehouse_uid: str = ""
     requeue: Requeue = field(default_factory=Requeue.now)
 
 

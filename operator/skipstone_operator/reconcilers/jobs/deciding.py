@@ -158,9 +158,10 @@ class AttemptPolicy(Policy[JobStatus]):
             return Finding(Reason.DEADLINE_EXCEEDED, deadline_message(world))
         if table is not None and table.deleting:
             return Finding(Reason.TABLE_NOT_FOUND, f"Table {table.meta.name!r} is being deleted")
-        if world.place.warehouse is None and self.run is not None and self.run.pod is not None and self.run.pod.kept_by:
-            # Nobody else ends a run whose kept driver went with the Warehouse.
-            return Finding(Reason.KEPT_DRIVER_BUSY, "the Warehouse is gone, and its kept drivers go with it")
+        pod, warehouse = self.run.pod if self.run is not None else None, world.place.warehouse
+        if pod is not None and pod.kept_by and (warehouse is None or warehouse.meta.uid != pod.warehouse_uid):
+            # Nobody else ends a run whose kept driver went with the Warehouse; another one may have its name by now.
+            return Finding(Reason.KEPT_DRIVER_BUSY, "the Warehouse of the run is gone, and its kept drivers go with it")
         return find_foreign_owner(world)
 
     def look(self) -> float | None:

@@ -7,6 +7,7 @@ driver's name, and its own resource decides on the next attempt.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from skipstone_operator.conditions import WARM_DRIVERS_READY, fails
@@ -95,7 +96,8 @@ def _ended(run: KeptRun, driver: KeptDriver | None) -> dict[str, object]:
     """The status of a run that ended with its driver: a run in progress ends as the driver's container did."""
     status = {**(run.raw.get("status") or {}), "phase": "Failed"}
     container = next(iter(status.get("containerStatuses") or ()), None)
-    crashed = driver is not None and driver.pod.exit_code is not None and not driver.pod.disrupted
+    # One that ended by itself had no run in progress: what its last status says never began.
+    crashed = driver is not None and driver.pod.exit_code not in (None, 0) and not driver.pod.disrupted
     if driver is None or container is None or not crashed or driver.pod.deleting:
         return {**status, "reason": LOST_REASON, "message": f"the kept driver of run {run.pod.run_id} is gone"}
     begun = (container.get("state") or {}).get("running") or {}
@@ -129,7 +131,8 @@ def _may_restart(driver: KeptDriver, now: datetime) -> bool:
 def _delete_idle(world: WarehouseWorld, drivers: Iterable[KeptDriver]) -> Step | None:
     """Delete the next of ``drivers`` that has no run."""
     idle = (driver for driver in drivers if not driver.pod.deleting and not world.kept.runs_of(driver))
-    return next((delete_pod(driver.pod) for driver in idle), None)
+    uid = world.warehouse.meta.uid
+    return next((replace(delete_pod(driver.pod), warehouse_uid=uid) for driver in idle), None)
 
 
 def _create(world: WarehouseWorld, spec: WarmDriversSpec, kept: KeptPod, wanted: int) -> Step | None:

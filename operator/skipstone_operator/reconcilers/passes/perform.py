@@ -10,6 +10,8 @@ from datetime import timedelta
 from itertools import chain, repeat
 from typing import assert_never
 
+from skipstone_core.contract.keeping import kept_driver_uid
+
 from skipstone_operator import labels
 from skipstone_operator.ports import (
     DEAD_NODE,
@@ -26,6 +28,7 @@ from skipstone_operator.ports import (
     Updated,
 )
 from skipstone_operator.reconcilers.passes.measures import publish_measures
+from skipstone_operator.worlds.keeping import can_take, read_kept_drivers
 from skipstone_operator.worlds.nodes import describe_stuck, is_on_dead_node, settle
 from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.steps import Apply, Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
@@ -99,9 +102,14 @@ async def _create(step: Create, ports: Ports) -> Requeue | Refused:
 
 async def _create_on(step: Create, ports: Ports) -> Requeue | Refused:
     """Create what is asked for while there is room for it and what the decision rests on is as it was."""
-    full = await _find_full(step, step.slots, ports) if step.slots is not None else None
-    if full is not None:
-        return full
+    if step.slots is not None:
+        pods = await _list_live(step.object["metadata"]["namespace"], step.slots.warehouse_uid, ports)
+        if (full := _find_full(pods, step.slots, ports)) is not None:
+            return full
+        driver = kept_driver_uid(step.object)
+        if driver and not can_take(read_kept_drivers(pods), driver, ports.clock.now()):
+            # It ended or was filled since it was chosen: the next pass chooses again.
+            return Requeue(CONFLICT_DELAY)
     # Last of all, for counting takes time too.
     if not await _stands(step.grounds, ports):
         return Requeue.now()
@@ -123,14 +131,17 @@ async def _stands(grounds: Sequence[Raw], ports: Ports) -> bool:
     return True
 
 
-async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None:
+async def _list_live(namespace: str, warehouse_uid: str, ports: Ports) -> tuple[JsonObject, ...]:
+    """The driver pods of a Warehouse as the API server has them now, without those that succeeded."""
     selector = {
         labels.MANAGED_BY_LABEL: labels.MANAGED_BY,
         labels.ROLE_LABEL: labels.DRIVER_ROLE,
-        labels.WAREHOUSE_UID_LABEL: slots.warehouse_uid,
+        labels.WAREHOUSE_UID_LABEL: warehouse_uid,
     }
-    namespace = step.object["metadata"]["namespace"]
-    pods = await ports.kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"})
+    return await ports.kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"})
+
+
+def _find_full(pods: Sequence[JsonObject], slots: Slots, ports: Ports) -> Refused | None:
     now = ports.clock.now()
     facts = [settle(read_pod(pod), now, ports.timing) for pod in pods]
     if slots.one_node and (holder := next(filter(is_on_dead_node, facts), None)) is not None:
@@ -170,6 +181,17 @@ async def _create_now(step: Create | Apply, ports: Ports) -> Requeue | Refused:
 
 
 async def _delete(step: Delete, ports: Ports) -> Requeue | Refused:
+    if not step.warehouse_uid:
+        return await _delete_now(step, ports)
+    # Runs are assigned under the same lock, and only to a driver that is not being deleted.
+    async with ports.slots[step.warehouse_uid]:
+        pods = await _list_live(step.namespace, step.warehouse_uid, ports)
+        if read_kept_drivers(pods).runs_by(step.uid):
+            return Requeue(CONFLICT_DELAY)
+        return await _delete_now(step, ports)
+
+
+async def _delete_now(step: Delete, ports: Ports) -> Requeue | Refused:
     answer = await ports.kube.delete(step.kind, step.namespace, step.name, uid=step.uid)
     match answer:
         case Deleted() | Gone():
