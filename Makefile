@@ -221,7 +221,7 @@ soak-changes: setup ## Tables as sources: changes between snapshots of random hi
 soak-text: setup ## Random Csv and Json, read by the driver and by Spark, cell by cell
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 tests/spark/test_text_driver.py
 
-soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
+soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver (SKIPSTONE_SOAK_WORKS)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/unit/test_reconcile_clocks.py tests/kube/test_kill_operator.py
 
 soak-kill-local: setup cluster-kubectl ## The same against the server of `skipstone local`: more than 300 deaths (SKIPSTONE_SOAK_ROUNDS)

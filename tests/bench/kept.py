@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.bench.processors import read_processors, spent_each
 from tests.e2e.lake import Lake, condition, resource, table
 
 Measured = dict[str, Any]
@@ -26,6 +27,8 @@ SINGLE = "busy-0"
 #: Cases, by which their goals are found: one undisturbed merge, and as many as possible of all tables.
 LATENCY, RATE = "kept driver, 200 rows: launch to commit", "kept driver, 200 rows: merges a minute"
 REST_SECONDS = 3.0
+#: Between two LISTs of all jobs, each of which takes as much processor time as a tenth of a merge.
+POLL_SECONDS = 1.0
 
 
 def declare(lake: Lake, drivers: int) -> None:
@@ -131,11 +134,14 @@ def ms(seconds: float) -> int:
 
 
 def run_many(lake: Lake, merges: int) -> Measured:
-    """As many merges as are asked for, of all tables, all there at once: how many end in a minute."""
+    """As many merges as are asked for, of all tables, all there at once: how many end in a minute.
+
+    Also the processor time of each part of the cluster for one of them, in milliseconds.
+    """
     names = [(f"many-{number}", TABLES[number % len(TABLES)], 50 + number // len(TABLES)) for number in range(merges)]
     for name, _, number in names:
         feed_of(lake, name, number)
-    begin = time.monotonic()
+    begin, before = time.monotonic(), read_processors()
     lake.apply(*(job(name, of_table) for name, of_table, _ in names))
     left = {name for name, _, _ in names}
     while left:
@@ -145,8 +151,8 @@ def run_many(lake: Lake, merges: int) -> Measured:
                 raise RuntimeError(f"{name} failed: {item['status']}")
             if condition(item, "Complete").get("status") == "True":
                 left.discard(name)
-        time.sleep(0.2)
-    seconds = time.monotonic() - begin
+        time.sleep(POLL_SECONDS)
+    seconds, spent = time.monotonic() - begin, spent_each(before, merges)
     kept = [pod for pod in lake.kube.items("pods", "skipstone.dev/operation=Merge") if is_kept(pod)]
     rate = round(merges * 60 / seconds)
     return {
@@ -155,6 +161,7 @@ def run_many(lake: Lake, merges: int) -> Measured:
         "seconds": round(seconds, 1),
         "per_minute": rate,
         "kept": len(kept),
+        "cpu_ms": spent,
     }
 
 

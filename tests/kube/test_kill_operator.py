@@ -36,6 +36,8 @@ if ALL_CASES:
     KINDS |= {} if os.environ.get("SKIPSTONE_API") == "local" else {"server": Servers}
 elif SHARE:
     del KINDS[list(KINDS)[turn(len(KINDS), __name__)]]
+if only := os.environ.get("SKIPSTONE_SOAK_WORKS"):
+    KINDS = {kind: KINDS[kind] for kind in only.split(",")}
 #: How often each write of each kind has its moments.
 ROUNDS = int(os.environ.get("SKIPSTONE_SOAK_ROUNDS", "1"))
 
