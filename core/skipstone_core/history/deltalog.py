@@ -8,6 +8,7 @@ read files.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -21,6 +22,8 @@ FIELD = "spec.source.delta"
 _KNOWN_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "v2Checkpoint"})
 _MAPPING_MODE = "delta.columnMapping.mode"
 _MAPPED_READER, _FEATURES_READER = 2, 3
+#: What an absolute path begins with, also as Hadoop writes it (file:/x). A relative one has no colon before a slash.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +136,7 @@ def _data_files(name: str, adds: Iterable[JsonObject]) -> tuple[DeltaFile, ...]:
                 "again with REORG TABLE … APPLY (PURGE), and read the version after that",
             )
         path = unquote(str(add["path"]))
-        if path.startswith("/") or "://" in path or ".." in path.split("/"):
+        if path.startswith("/") or _SCHEME.match(str(add["path"])) or ".." in path.split("/"):
             raise unreadable(
                 name,
                 f"its file '{path}' is outside of its folder, as files of shallow clones are: write its rows to a "
