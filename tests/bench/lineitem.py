@@ -43,10 +43,9 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_core.reasons import Reason
 
-from tests.spark.jars import CACHE, ICEBERG_RUNTIME, jar_paths, resolved_jars
+from tests.spark.jars import CACHE, DELTA, ICEBERG_RUNTIME, jar_paths, resolved_jars
 
 ROOT = Path(__file__).parents[2]
-DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0",)
 NAMESPACE, NAME = "tpch", "lineitem"
 #: Tables that it is joined with.
 OTHERS = ("part", "orders")

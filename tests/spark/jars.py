@@ -19,7 +19,8 @@ SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 FETCH_SECONDS = 900
 
 ICEBERG_RUNTIME = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.xerial:sqlite-jdbc:3.50.3.0")
-
+#: Delta Lake's own writer in Spark.
+DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0",)
 
 #: What the image of runs adds to Spark's own jars so that it reads sources in S3.
 S3A = Path(__file__).parents[2] / "spark_apps" / "image" / "s3a.xml"
