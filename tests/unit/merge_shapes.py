@@ -65,6 +65,8 @@ CLAUSES = (
     Shape("WHEN MATCHED THEN UPDATE SET a = CASE WHEN s.a > t.a THEN s.a ELSE t.a END, name = if(t.ok, 'x', s.name)"),
     Shape("WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id, CASE s.op WHEN 'D' THEN 0 WHEN 'U' THEN s.a END)"),
     Shape("WHEN MATCHED THEN UPDATE SET a = DEFAULT"),
+    Shape("WHEN MATCHED AND t.a BETWEEN s.a AND 10 AND t.grp NOT IN ('x', 'y') THEN DELETE"),
+    Shape("WHEN MATCHED AND NOT (t.a = s.a) AND coalesce(t.name, '') <> coalesce(s.name, '') THEN UPDATE SET *"),
 )
 MATCHES = (
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id == s.id AND t.a IN (1, 3)"),
@@ -75,6 +77,7 @@ MATCHES = (
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND s.id IS NULL"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.a IS NOT NULL"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.grp <=> s.grp"),
+    Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.id = 1 AND s.id = 1"),
     Shape(SET_A, on="t.id <=> s.id", refused="lets null equal null"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id <=> s.id", keys_are_set=True),
     Shape(SET_A, on="t.id > s.id", refused="a MergeJob matches rows by keys"),
@@ -86,6 +89,9 @@ MATCHES = (
     Shape(SET_A, on="t.id = s.id AND t.a IN (SELECT a FROM u)", refused="asks another table"),
     Shape(SET_A, on="t.id = cast(s.name AS INT)", refused="compares what is computed"),
     Shape(SET_A, on="id = s.id", refused="does not say whose column it is"),
+    Shape(SET_A, on="t.id = s.id OR t.a = s.a", refused="a MergeJob matches rows by keys"),
+    Shape(SET_A, on="(t.id, t.a) = (s.id, s.a)", refused="compares what is computed"),
+    Shape(SET_A, on="coalesce(t.id, 0) = coalesce(s.id, 0)", refused="compares what is computed"),
 )
 SOURCES = (
     Shape(f"{SET_A} {INSERT_ALL}", using="(SELECT * FROM s WHERE a > 0) AS s"),
@@ -105,6 +111,7 @@ SOURCES = (
     Shape(SET_A, using="(SELECT id + 1 AS id, a FROM s) AS s", refused="is computed"),
     Shape(SET_A, using="(SELECT * FROM s UNION ALL SELECT * FROM s) AS s", refused="neither a table nor a SELECT"),
     Shape(SET_A, using="(VALUES (1, 2)) AS s(id, a)", refused="neither a table nor a SELECT"),
+    Shape(SET_A, using="(SELECT 5 AS id, 5 AS a) AS s", refused="selects from no table"),
     Shape(SET_A, using="(SELECT s.* FROM s JOIN u ON s.id = u.id) AS s", refused="JOINS"),
     Shape(SET_A, using="(SELECT id, max(a) AS a FROM s GROUP BY id) AS s", refused="GROUP"),
     Shape(SET_A, using="(SELECT * FROM s ORDER BY a LIMIT 1) AS s", refused="LIMIT, ORDER"),
@@ -112,7 +119,11 @@ SOURCES = (
 VALUES = (
     Shape("WHEN MATCHED THEN UPDATE SET a = rand()", refused="is not an expression"),
     Shape("WHEN MATCHED THEN UPDATE SET a = array(1)", refused="is not an expression"),
+    Shape("WHEN MATCHED THEN UPDATE SET a = try_cast(s.name AS INT) + 10", refused="is null where the cast fails"),
     Shape("WHEN MATCHED THEN UPDATE SET a = 1, a = 2", refused="gets two values"),
+    Shape("WHEN MATCHED THEN UPDATE SET a = s.a, t.a = s.a", refused="gets two values"),
+    Shape("WHEN NOT MATCHED THEN INSERT (a, a) VALUES (1, 2)", refused="gets two values"),
+    Shape("WHEN NOT MATCHED THEN INSERT (id, a.b) VALUES (s.id, 1)", refused="give the whole column a value"),
     Shape("WHEN MATCHED THEN UPDATE SET a.b = 1, a.b = 2", refused="gets two values"),
     Shape("WHEN NOT MATCHED THEN INSERT (id) VALUES (t.id)", refused="is of the table"),
     Shape("WHEN NOT MATCHED THEN INSERT (id, a) VALUES (s.id)", refused="2 columns and 1 values"),

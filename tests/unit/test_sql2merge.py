@@ -481,7 +481,7 @@ WAYS_OUT: tuple[tuple[dict[str, Any], str, str, dict[str, Any]], ...] = (
     (
         {"clauses": "WHEN MATCHED THEN UPDATE SET a = try_cast(s.a AS INT)"},
         "WHEN MATCHED (1), a",
-        "SAFE",
+        "is null where the cast fails",
         {"clauses": UPDATE},
     ),
     (

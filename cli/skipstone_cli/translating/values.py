@@ -116,6 +116,8 @@ class Values:
         return f"{name}({', '.join(map(self.text, arguments))})"
 
     def _cast(self, node: exp.Cast) -> str:
+        if node.args.get("safe"):
+            raise Untranslatable(f"{quoted(node)} is null where the cast fails, and a MergeJob fails: {_WRITE_OUT}")
         only(node, "this", "to", "_type")
         if not self.dialect.casts:
             raise Untranslatable(f"{quoted(node)} follows rules of {self.dialect.name}: {_WRITE_OUT}")
