@@ -2,6 +2,7 @@
 
 Both are built by a driver without a JVM, on the same table, whose keys are spread over all files. HBase is one process
 on this machine, on local files. Each search is the first of a new process, as in a pod, and then comes again in it.
+Processors: seconds of all processors, those of HBase too, which say how much work it was on a machine that is busy.
 Prints each measure as soon as it is there, and writes build/bench/hbase.jsonl: ratio = table / HBase, so above 1 HBase
 is faster or smaller. With --folder, the lake and HBase stay there: the next call searches without building them.
 """
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -49,12 +50,48 @@ IN_TABLE, IN_HBASE = "table", "hbase"
 
 
 @dataclass(frozen=True)
+class Work:
+    """Seconds that something took, and seconds of processors, those of HBase among them."""
+
+    seconds: float
+    cpu: float
+
+
+@dataclass
+class Clock:
+    """Counts from when it is made. ``servers``: ids of processes whose processors count besides this one's."""
+
+    servers: Sequence[int]
+    _start: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start."""
+        self._start = self._now()
+
+    def work(self) -> Work:
+        """The work until now."""
+        now = self._now()
+        return Work(now.seconds - self._start.seconds, now.cpu - self._start.cpu)
+
+    def _now(self) -> Work:
+        cpu = time.process_time()
+        for number in self.servers:
+            fields = Path("/proc", str(number), "stat").read_text().rpartition(")")[2].split()
+            cpu += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return Work(time.perf_counter(), cpu)
+
+
+@dataclass(frozen=True)
 class Place:
-    """A lake below ``root`` with one table of ``rows``, and the ``port`` of HBase; goes to processes that search."""
+    """A lake below ``root`` with one table of ``rows``, and the ``port`` of HBase; goes to processes that search.
+
+    ``servers``: ids of HBase's processes.
+    """
 
     root: Path
     rows: int
     port: int
+    servers: tuple[int, ...]
 
     @property
     def lake(self) -> Lake:
@@ -69,6 +106,10 @@ class Place:
         store = HBaseRef(host="127.0.0.1", port=self.port, timeout_seconds=120)
         return replace(index, uid="7" + index.uid[1:], store=store)
 
+    def servers_of(self, name: str) -> tuple[int, ...]:
+        """Whose work belongs to an index, besides this process."""
+        return self.servers if name == IN_HBASE else ()
+
     def found(self, name: str) -> FoundIndex:
         """An index with its coverage of the head."""
         lake = self.lake
@@ -79,23 +120,25 @@ class Place:
 
 @dataclass(frozen=True)
 class Searched:
-    """The ``seconds`` of equal searches in one process, the first one first, and the files that they found."""
+    """The ``first`` of equal searches in a process, the medians of the ``next`` ones, and the files that they found."""
 
-    seconds: Sequence[float]
+    first: Work
+    next: Work
     files: Sequence[int]
 
 
 def search(place: Place, name: str, keys: int, repeats: int) -> Searched:
     """Search so many random keys, of which nine in ten exist, by one index, which is looked up each time."""
     asked = pa.array(np.random.default_rng(keys).choice(place.rows * 10 // 9, keys, replace=False))
-    seconds, files = [], list[int]()
+    works, files = list[Work](), list[int]()
     for _ in range(repeats):
         index = place.found(name)
-        start = time.perf_counter()
+        clock = Clock(place.servers_of(name))
         finder = store_of(index.index).search(index, [KIND], np.ones(len(index.covered), np.bool_), ANYTHING)
         files = [*finder.hits(finder.plan([asked]), [asked]).tolist()]
-        seconds.append(time.perf_counter() - start)
-    return Searched(seconds, files)
+        works.append(clock.work())
+    later = Work(*(statistics.median(parts) for parts in zip(*map(astuple, works[1:]), strict=True)))
+    return Searched(works[0], later, files)
 
 
 def in_process(place: Place, name: str, keys: int, repeats: int) -> Searched:
@@ -123,30 +166,17 @@ def both(case: str, place: Place, measure: Callable[[str], float]) -> None:
     print(json.dumps(line), flush=True)
 
 
-@dataclass(frozen=True)
-class Work:
-    """Seconds that something took, and seconds of processors, those of HBase among them."""
-
-    seconds: float
-    cpu: float
-
-
 def build(place: Place, name: str) -> Work:
     """A reindex run of all that is missing."""
-    start, cpu = time.perf_counter(), cpu_seconds()
+    clock = Clock(place.servers_of(name))
     place.lake.reindex(place.index(name))
-    return Work(time.perf_counter() - start, cpu_seconds() - cpu)
+    return clock.work()
 
 
-def cpu_seconds() -> float:
-    """Seconds of processors of this process and its children, as Linux counts them."""
-    times, tick = os.times(), os.sysconf("SC_CLK_TCK")
-    total = times.user + times.system + times.children_user + times.children_system
-    for child in Path("/proc/self/task").glob("*/children"):
-        for number in child.read_text().split():
-            fields = Path("/proc", number, "stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / tick
-    return total
+def children() -> tuple[int, ...]:
+    """Ids of the processes that this one started and that run."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return tuple(int(number) for part in lists for number in part.read_text().split())
 
 
 def compare_builds(case: str, place: Place) -> None:
@@ -166,8 +196,10 @@ def compare_searches(place: Place, keys: int, repeats: int) -> None:
     searched = {name: in_process(place, name, keys, repeats) for name in (IN_TABLE, IN_HBASE)}
     if searched[IN_TABLE].files != searched[IN_HBASE].files:
         raise RuntimeError(f"the indexes find other files of {keys} keys")
-    both(f"first search of {keys} keys, seconds", place, lambda name: searched[name].seconds[0])
-    both(f"next search of {keys} keys, seconds", place, lambda name: statistics.median(searched[name].seconds[1:]))
+    both(f"first search of {keys} keys, seconds", place, lambda name: searched[name].first.seconds)
+    both(f"processors of first search of {keys} keys, seconds", place, lambda name: searched[name].first.cpu)
+    both(f"next search of {keys} keys, seconds", place, lambda name: searched[name].next.seconds)
+    both(f"processors of next search of {keys} keys, seconds", place, lambda name: searched[name].next.cpu)
 
 
 def search_all(place: Place, keys: Sequence[int], repeats: int) -> None:
@@ -211,7 +243,7 @@ def main() -> None:
     parser.add_argument("--folder", default="", help="where the lake and HBase stay")
     options = parser.parse_args()
     with workplace(options.folder, options.heap) as (root, port):
-        place = Place(root, options.rows, port)
+        place = Place(root, options.rows, port, children())
         if not place.root.exists():
             build_all(place, options.files)
         search_all(place, options.keys, options.repeats)
