@@ -1,9 +1,14 @@
-"""Jobs that read Tables, Delta tables and folders that hold values, write to a branch, and ask an index in HBase."""
+"""Jobs that read Tables, Delta tables and folders that hold values, write to a branch, and ask an index in HBase.
+
+And an index that covers too little, and is built again as a whole.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -182,3 +187,52 @@ def test_a_merge_asks_an_index_in_hbase(lake: Lake, with_events: list[JsonObject
         assert f"store: {found['store']}" in shown
         lake.kube.run("delete", "si", "event-ids", "--wait=true")
         assert cells_of(store) == {}
+
+
+def skipstone(lake: Lake, *words: str) -> str:
+    """What the command prints; it must succeed."""
+    command = [sys.executable, "-m", "skipstone_cli", *words, "--namespace", lake.kube.namespace]
+    return subprocess.run(command, env=lake.kube.environment, capture_output=True, text=True, check=True).stdout
+
+
+def columns_of(lake: Lake, name: str) -> JsonObject:
+    """What kubectl shows of an index, by column."""
+    header, row = lake.kube.run("get", "si", name, "-o", "wide").splitlines()
+    starts = [header.index(column) for column in header.split()]
+    ends = [*starts[1:], None]
+    return {header[start:end].strip(): row[start:end].strip() for start, end in zip(starts, ends, strict=True)}
+
+
+@pytest.mark.soak
+def test_an_index_is_left_alone_below_a_percentage_and_built_again_as_a_whole(lake: Lake) -> None:
+    limits = {"unusedBelowPercent": 80, "maintenance": "Manual"}
+    lake.write("in/1.parquet", people(1, 60))
+    lake.apply(table("steered"), load("steered-1", "in/1.parquet", table_name="steered"))
+    lake.until_complete("lj", "steered-1")
+    lake.apply(index("steered-ids", ["id"], "steered", **limits))
+    skipstone(lake, "reindex", "si/steered-ids", "--wait")
+    lake.until_condition("si", "steered-ids", "Ready")
+    columns = columns_of(lake, "steered-ids")
+    assert (columns["SYNCED"], columns["COVERED"], columns["UNUSEDBELOW"], columns["READY"]) == (
+        "1/1", "100 %", "80", "True",
+    )  # fmt: skip
+    lake.write("in/2.parquet", people(61, 100))
+    lake.apply(load("steered-2", "in/2.parquet", table_name="steered"))
+    lake.until_complete("lj", "steered-2")
+    lake.until_condition("si", "steered-ids", "Ready", status="False", reason="CoverageBelowMinimum")
+    columns = columns_of(lake, "steered-ids")
+    assert (columns["SYNCED"], columns["COVERED"], columns["REASON"]) == ("1/2", "60 %", "CoverageBelowMinimum")
+    described = lake.kube.run("describe", "si", "steered-ids")
+    assert "60 % of the rows are covered, spec.unusedBelowPercent asks for 80 %" in described
+    lake.write("in/changes.parquet", [change("U", 7, "renamed", "Oslo"), change("D", 70)])
+    lake.apply(merge("steered-changes", "in/changes.parquet", table_name="steered"))
+    job = lake.until_complete("mj", "steered-changes")["status"]
+    stage = next(stage for stage in job["funnel"] if stage["name"] == "KeyIndex")
+    assert "it covers 60 % of the rows, and spec.unusedBelowPercent is 80" in stage["message"]
+    skipstone(lake, "reindex", "si/steered-ids", "--full", "--wait")
+    lake.until_condition("si", "steered-ids", "Ready")
+    columns = columns_of(lake, "steered-ids")
+    assert (columns["MISSING"], columns["COVERED"], columns["READY"]) == ("", "100 %", "True")
+    rows = {row["id"]: row["name"] for row in lake.rows("steered")}
+    assert sorted(rows) == [number for number in range(1, 101) if number != 70]
+    assert rows[7] == "renamed"
