@@ -5,8 +5,8 @@
 #   the text of such a value in the log, with an escape for each byte (`\u0061\u0062` for `ab`), and the package writes it
 #   so.
 # What happens: the package does not undo the escapes when it reads: each byte comes back as six characters, in
-#   to_pyarrow_table() and in SQL. A filter for the written bytes finds nothing. A copy of the rows into another table stores
-#   the escapes as values, and partitions by escapes of escapes.
+#   to_pyarrow_table() and in SQL. A filter for the written bytes finds nothing, and a merge by the key inserts each row once
+#   more. A copy of the rows into another table stores the escapes as values, in partitions named by escapes of escapes.
 # Versions: deltalake 1.6.6, pyarrow 26.0.1.
 # Why it matters: keys of 16 bytes, hashes and identifiers of tenants are binary. Rows are found under no key that anybody
 #   has, and a migration or a rewrite makes the wrong bytes permanent.
@@ -38,6 +38,8 @@ for condition in ("tenant = X'6162'", "length(tenant) > 2"):
 write_deltalake(sys.argv[1] + "/copy", read, partition_by=["tenant"])
 copy = DeltaTable(sys.argv[1] + "/copy").to_pyarrow_table()
 print("a copy of the copy:", sorted(zip(copy["id"].to_pylist(), copy["tenant"].to_pylist())))
+table.merge(rows, "t.tenant = s.tenant", source_alias="s", target_alias="t").when_not_matched_insert_all().execute()
+print("rows after a merge of the same rows:", DeltaTable(sys.argv[1] + "/t").to_pyarrow_table().num_rows)
 sys.stdout.flush()
 os._exit(0)  # the threads of the package sometimes abort the end of the interpreter
 PY
@@ -47,5 +49,6 @@ expected='log: ['\''\\u0061\\u0062'\'', '\''\\u0063'\'', '\''\\u00FF\\u0000'\'']
 to_pyarrow_table: [(1, b'\''\\u0061\\u0062'\''), (2, b'\''\\u00FF\\u0000'\''), (3, b'\''\\u0063'\'')]
 select where tenant = X'\''6162'\'': []
 select where length(tenant) > 2: [1, 2, 3]
-a copy of the copy: [(1, b'\''\\u005C\\u0075\\u0030\\u0030\\u0036\\u0031\\u005C\\u0075\\u0030\\u0030\\u0036\\u0032'\''), (2, b'\''\\u005C\\u0075\\u0030\\u0030\\u0046\\u0046\\u005C\\u0075\\u0030\\u0030\\u0030\\u0030'\''), (3, b'\''\\u005C\\u0075\\u0030\\u0030\\u0036\\u0033'\'')]'
+a copy of the copy: [(1, b'\''\\u005C\\u0075\\u0030\\u0030\\u0036\\u0031\\u005C\\u0075\\u0030\\u0030\\u0036\\u0032'\''), (2, b'\''\\u005C\\u0075\\u0030\\u0030\\u0046\\u0046\\u005C\\u0075\\u0030\\u0030\\u0030\\u0030'\''), (3, b'\''\\u005C\\u0075\\u0030\\u0030\\u0036\\u0033'\'')]
+rows after a merge of the same rows: 6'
 [ "$seen" = "$expected" ] || { echo "this is not the output of the versions above" >&2; exit 1; }
