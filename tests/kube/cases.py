@@ -9,6 +9,9 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from skipstone_core.contract.formats import ChangeFormat
+from skipstone_core.contract.places import PlaceRef
+from skipstone_core.merging.feeds import in_words, with_table_names
 from skipstone_operator.resources.kinds import API_VERSION
 
 Manifest = dict[str, Any]
@@ -110,6 +113,9 @@ def _mj(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more
 
 REST = {"catalog": {"type": "Rest", "uri": "http://catalog:8181"}}
 S3 = {"bucket": "lake", "prefix": "prod/sales", "region": "eu-central-1", "endpoint": "https://s3.example.org:9000"}
+#: As messages list them, so that a new kind of object storage changes no case.
+BUCKETS = in_words(PlaceRef.BUCKETS, "or")
+ONE_PLACE = f"exactly one of {in_words(('pvc', *PlaceRef.BUCKETS))}"
 IN_BUCKET = {**REST, "storage": {"s3": S3}}
 
 
@@ -216,6 +222,11 @@ ACCEPTED = (
     ),
     _mj("feed-of-dms-in-parquet", {**FEED, "source.format": "Parquet", "source.changeFormat": "Dms"}),
     _mj("feed-of-maxwell", {**FEED, "source.changeFormat": "Maxwell", "source.tables": ["shop.orders_*"]}),
+    *(
+        _mj(f"feed-of-{tool.lower()}-alone", {**FEED, "source.changeFormat": tool.value, "source.format": read.value})
+        for tool in ChangeFormat
+        for read in tool.feed.files[:1]
+    ),
     _mj(
         "feed-of-wal2json",
         {
@@ -374,11 +385,12 @@ REJECTED = (
         "catalog.uri may not contain '..'"),
     _wh("password-in-uri", {"catalog.uri": "postgresql://me:secret@db/x"}, "spec.catalog.uri",
         "catalog.uri may not contain a password"),
-    _wh("storage-of-two-kinds", {**REST, "storage.s3": S3}, "spec.storage", "storage takes exactly one of pvc and s3"),
-    _wh("storage-of-no-kind", {"storage": {}}, "spec.storage", "storage takes exactly one of pvc and s3"),
-    _wh("sqlite-in-a-bucket", {"storage": {"s3": S3}}, "spec.catalog.uri", "with postgresql:// when storage is s3"),
+    _wh("storage-of-two-kinds", {**REST, "storage.s3": S3}, "spec.storage", f"storage takes {ONE_PLACE}"),
+    _wh("storage-of-no-kind", {"storage": {}}, "spec.storage", f"storage takes {ONE_PLACE}"),
+    _wh("sqlite-in-a-bucket", {"storage": {"s3": S3}}, "spec.catalog.uri",
+        f"with postgresql:// when storage is {BUCKETS}"),
     _wh("sqlite-file-in-a-bucket", {"storage": {"s3": S3}, "catalog.uri": "sqlite:////skipstone/lake/c.db"},
-        "spec.catalog.uri", "must begin with postgresql:// when storage is s3"),
+        "spec.catalog.uri", f"must begin with postgresql:// when storage is {BUCKETS}"),
     _wh("bucket-name-ill-formed", {**IN_BUCKET, "storage.s3.bucket": "s3://lake"}, "spec.storage.s3.bucket",
         "s3.bucket must be the name of a bucket"),
     *(
@@ -406,9 +418,9 @@ REJECTED = (
     _wh("authorities-key-ill-formed", {"caBundleRef": {"name": "ca", "key": "a/b"}}, "spec.caBundleRef.key",
         "caBundleRef.key may hold letters"),
     _wh("location-of-two-kinds", _locations({"name": "a", "s3": S3, "pvc": {"claimName": "drop"}}),
-        "spec.sourceLocations[0]", "sourceLocations[] takes exactly one of pvc and s3"),
+        "spec.sourceLocations[0]", f"sourceLocations[] takes {ONE_PLACE}"),
     _wh("location-of-no-kind", _locations({"name": "a"}), "spec.sourceLocations[0]",
-        "sourceLocations[] takes exactly one of pvc and s3"),
+        f"sourceLocations[] takes {ONE_PLACE}"),
     _wh("location-name-ill-formed", _locations({"name": "A b", "s3": S3}), "spec.sourceLocations[0].name",
         "sourceLocations[].name must be lower-case"),
     _wh("location-claim-ill-formed", _locations({"name": "a", "pvc": {"claimName": "A_B"}}),
@@ -673,7 +685,7 @@ REJECTED = (
     _mj("feed-units-of-wal2json", {**FEED, "source.changeFormat": "Wal2Json", "source.timePrecision": "Micros"},
         "spec.source.changeFormat", "source.timePrecision, source.columnTimePrecisions and source.unavailableValue"),
     _mj("feed-tables-of-debezium", {**FEED, "source.tables": ["public.orders"]},
-        "spec.source.changeFormat", "source.tables is for the change formats Maxwell and Wal2Json only"),
+        "spec.source.changeFormat", f"source.tables is for the change formats {in_words(with_table_names())} only"),
     _mj("feed-truncate-of-maxwell", {**FEED, "source.changeFormat": "Maxwell", "source.allowTruncate": True},
         "spec.source.changeFormat", "source.allowTruncate, source.replicaIdentity"),
     _mj("feed-identity-of-maxwell", {**FEED, "source.changeFormat": "Maxwell", "source.replicaIdentity": ["id"]},

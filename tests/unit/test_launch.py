@@ -518,6 +518,7 @@ class TestChildren:
 class TestTimes:
     def test_back_off_doubles_up_to_its_cap(self) -> None:
         assert [backoff(n, base=10, cap=360) for n in (0, 1, 2, 3, 6, 7, 1000)] == [0, 10, 20, 40, 320, 360, 360]
+        assert [backoff(n, base=10, cap=360, factor=3) for n in (0, 1, 2, 3, 5)] == [0, 10, 30, 90, 360]
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(0, "0s"), (59.9, "59s"), (72, "1m12s"), (7500, "2h05m"), (-3, "0s")]

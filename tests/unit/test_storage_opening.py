@@ -12,11 +12,13 @@ from skipstone.storage.opening import open_storage
 from skipstone.storage.volume import Volume
 from skipstone.tables.catalogs import open_catalog, table_location
 from skipstone_core.codec import decode, encode
-from skipstone_core.contract.places import S3Ref, SourceLocationRef
+from skipstone_core.contract.places import PlaceRef, S3Ref, SourceLocationRef
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, ContractViolation
+from skipstone_core.merging.feeds import in_words
 
 CATALOG = CatalogRef(type=CatalogType.REST)
+PLACES = in_words(("root", *PlaceRef.BUCKETS))
 LAKE = S3Ref(bucket="lake", prefix="prod/", region="eu-central-1", endpoint="https://s3", path_style_access=True)
 
 
@@ -42,13 +44,13 @@ def test_an_sql_catalog_of_a_warehouse_in_a_bucket_is_no_file(uri: str) -> None:
 
 @pytest.mark.parametrize("storages", [{}, {"root": "/r", "s3": LAKE}])
 def test_a_warehouse_has_exactly_one_storage(storages: dict[str, Any]) -> None:
-    with pytest.raises(ContractViolation, match="exactly one storage: set one of root and s3"):
+    with pytest.raises(ContractViolation, match=f"exactly one storage: set one of {PLACES}"):
         WarehouseRef(name="w", catalog=CATALOG, **storages)
 
 
 @pytest.mark.parametrize("storages", [{}, {"root": "/r", "s3": LAKE}])
 def test_a_source_location_has_exactly_one_storage(storages: dict[str, Any]) -> None:
-    with pytest.raises(ContractViolation, match="exactly one storage: set one of root and s3"):
+    with pytest.raises(ContractViolation, match=f"exactly one storage: set one of {PLACES}"):
         SourceLocationRef(name="landing", **storages)
 
 

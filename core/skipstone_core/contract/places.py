@@ -75,8 +75,8 @@ class PlaceRef:
     def __post_init__(self) -> None:
         """Raise ContractViolation unless there is exactly one storage."""
         if bool(self.root) + sum(getattr(self, name) is not None for name in self.BUCKETS) != 1:
-            choices = " and ".join(("root", *self.BUCKETS))
-            raise ContractViolation(f"{self.WHAT} has exactly one storage: set one of {choices}")
+            *others, last = ("root", *self.BUCKETS)
+            raise ContractViolation(f"{self.WHAT} has exactly one storage: set one of {', '.join(others)} and {last}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,9 @@ def add_seconds(now: datetime, seconds: float) -> datetime:
     return now + timedelta(seconds=seconds)
 
 
-def backoff(failures: int, *, base: float, cap: float) -> float:
-    """Seconds to wait after the ``failures``-th failure in a row: doubling from ``base`` up to ``cap``."""
-    return 0.0 if failures <= 0 else min(cap, base * 2.0 ** min(failures - 1, 30))
+def backoff(failures: int, *, base: float, cap: float, factor: float = 2.0) -> float:
+    """Seconds to wait after the ``failures``-th failure in a row: from ``base`` up to ``cap``, by ``factor`` each."""
+    return 0.0 if failures <= 0 else min(cap, base * factor ** min(failures - 1, 30))
 
 
 def format_span(seconds: float) -> str:

@@ -96,20 +96,21 @@ class RecordFields:
 class RetryRule:
     """How often and how long after each other the runs of one kind are tried; times in seconds.
 
-    The first failure waits ``base``, each further one twice as long, up to ``cap``. ``settle``: the least wait after
-    any end. ``counts_lost``: a run that the cluster lost is a failure too. ``limit``: how many failures are followed by
-    another attempt; None is any number.
+    The first failure waits ``base``, each further one ``factor`` times as long, up to ``cap``. ``settle``: the least
+    wait after any end. ``counts_lost``: a run that the cluster lost is a failure too. ``limit``: how many failures are
+    followed by another attempt; None is any number.
     """
 
     base: float
     cap: float
+    factor: float = 2.0
     settle: float = 0.0
     counts_lost: bool = False
     limit: int | None = None
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after the ``failures``-th failure in a row."""
-        return max(self.settle, backoff(failures, base=self.base, cap=self.cap))
+        return max(self.settle, backoff(failures, base=self.base, cap=self.cap, factor=self.factor))
 
 
 def find_rule(kind: RunKind, timing: Timing) -> RetryRule:
