@@ -20,6 +20,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DecimalType,
@@ -27,6 +28,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
     TimestamptzType,
 )
@@ -152,6 +154,24 @@ def test_partition_values_of_all_types_are_those_that_were_written(tmp_path: Pat
     bed.create(schema, "some")
     bed.load(spec(where="d < -1.5 and s = 'a b/=%'"), "some")
     assert [row["id"] for row in bed.rows("some")] == [1]
+    bed.catalog.close()
+
+
+@pytest.mark.parametrize("kind", [BinaryType(), StringType()])
+def test_binary_partition_values_are_refused_and_the_way_out_works(tmp_path: Path, kind: PrimitiveType) -> None:
+    """The log has an escape for each byte, which must not become the value of a text column."""
+    bed = Bed(tmp_path)
+    bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "tenant", kind)))
+    rows = pa.table({"id": pa.array([1], pa.int64()), "tenant": pa.array([b"ab"])})
+    write_deltalake(str(tmp_path / "lake" / "events"), rows, partition_by=["tenant"])
+    with pytest.raises(BadSpec, match="column 'tenant' of the Delta table is binary") as caught:
+        bed.load(spec())
+    assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+    shutil.rmtree(tmp_path / "lake")
+    write_deltalake(str(tmp_path / "lake" / "events"), rows)
+    if isinstance(kind, BinaryType):
+        bed.load(spec())
+        assert bed.rows() == rows.to_pylist()
     bed.catalog.close()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pyiceberg.types import IcebergType
+from pyiceberg.types import BinaryType, IcebergType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -48,6 +48,11 @@ class RawColumn:
     def is_null(self) -> bool:
         """Return whether it holds no value and tells no type that is loaded."""
         return self.is_empty and self.file_type is None
+
+    @property
+    def is_escaped(self) -> bool:
+        """Return whether its text has an escape for each byte of a value, as logs of Delta tables write binary."""
+        return isinstance(self.text_type, BinaryType)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -258,9 +258,8 @@ def _feeds(group: ColumnGroup, column: SourceColumn, *, may_lack: bool) -> bool:
     if raw is None:
         return any(other.is_text and other.folder is None for other in group.columns.values()) and not may_lack
     if raw.folder is not None:
-        return plain_value(raw.folder.text, column.type) is not None and any(
-            other.folder is None for other in group.columns.values()
-        )
+        is_read = not raw.is_escaped and plain_value(raw.folder.text, column.type) is not None
+        return is_read and any(other.folder is None for other in group.columns.values())
     return raw.is_text or is_plain(raw.file_type, column.type) or (raw.is_null and column.type.is_primitive)
 
 

@@ -166,7 +166,7 @@ def _typed(group: RawGroup, column: SourceColumn, rules: TextForms) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, _null(column))
-    conversion = _conversion(raw_column, column, rules)
+    conversion = None if raw_column.is_escaped else _conversion(raw_column, column, rules)
     if conversion is not None:
         return _Typed(column, raw_column.ref, conversion.value, conversion.what)
     if not (raw_column.is_empty and column.type.is_primitive):
@@ -235,7 +235,12 @@ def _of_rows(column: Column, made: _Made, extras: ExtraColumns) -> Column:
 
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
-    if raw.is_text:
+    if raw.is_escaped:
+        message = (
+            f"column '{column.source}' of the Delta table is binary, and the log has values of partitions as text with "
+            "escapes, which are not read: write the rows into a Delta table that is not partitioned by it"
+        )
+    elif raw.is_text:
         message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet, Orc or Avro"
     else:
         shown = f"the type {raw.shown}, which" if raw.shown else "a type that"
