@@ -24,7 +24,7 @@ class Match:
 
 def read_match(on: exp.Expr, scope: Scope, *, keys_are_set: bool = False) -> Match:
     """The ON condition in its parts. ``keys_are_set``: the source has no null in a key. Raises Untranslatable."""
-    parts = list(flattened(on, exp.And))
+    parts = [_as_equality(part) for part in flattened(on, exp.And)]
     pairs = [_pair(part, scope) if isinstance(part, exp.EQ) else None for part in parts]
     if keys_are_set and not any(pairs):  # without nulls of the source, <=> is =
         pairs = [_pair(part, scope) for part in parts]
@@ -45,6 +45,22 @@ def read_match(on: exp.Expr, scope: Scope, *, keys_are_set: bool = False) -> Mat
     if twice:
         raise Untranslatable(f"the table column {twice[0]!r} equals two source columns: leave one of them out")
     return Match(keys, where)
+
+
+def _as_equality(part: exp.Expr) -> exp.Expr:
+    """``a = b OR (a IS NULL AND b IS NULL)`` as ``a <=> b``, which is true for the same rows; else the part itself."""
+    arms = sorted(flattened(part, exp.Or), key=lambda arm: isinstance(arm, exp.And))
+    if len(arms) != 2 or not isinstance(arms[0], exp.EQ) or not isinstance(arms[1], exp.And):
+        return part
+    nulls = [test.this.unnest() for test in flattened(arms[1], exp.And) if _is_null(test)]
+    sides = [arms[0].this.unnest(), arms[0].expression.unnest()]
+    if len(list(flattened(arms[1], exp.And))) != len(nulls) or nulls not in (sides, sides[::-1]):
+        return part
+    return exp.NullSafeEQ(this=sides[0], expression=sides[1])
+
+
+def _is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null) and not node.args.get("negate")
 
 
 _NO_KEY = (
