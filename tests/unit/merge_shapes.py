@@ -78,6 +78,15 @@ MATCHES = (
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.a IS NOT NULL"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.grp <=> s.grp"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id = s.id AND t.id = 1 AND s.id = 1"),
+    Shape(
+        "WHEN NOT MATCHED BY SOURCE AND t.a = 1 THEN UPDATE SET a = t.a + 1 "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE",
+        on="t.id = s.id AND t.id > 4",
+    ),
+    Shape(
+        "WHEN MATCHED AND t.id = 7 THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.id < 4 THEN UPDATE SET a = t.a + 1",
+        on="t.id = s.id AND t.id > 4",
+    ),
     Shape(SET_A, on="t.id <=> s.id", refused="lets null equal null"),
     Shape(f"{SET_A} {INSERT_ALL}", on="t.id <=> s.id", keys_are_set=True),
     Shape(SET_A, on="t.id = s.id OR (t.id IS NULL AND s.id IS NULL)", refused="lets null equal null"),
@@ -134,6 +143,9 @@ VALUES = (
     Shape("WHEN NOT MATCHED AND t.a > 1 THEN INSERT *", refused="is of the table"),
     Shape("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = s.a", refused="is of the source"),
     Shape("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", refused="has no source row"),
+    Shape("WHEN NOT MATCHED BY SOURCE AND s.a > 1 THEN DELETE", refused="is of the source"),
+    Shape("WHEN NOT MATCHED BY SOURCE AND max(0) > 0 THEN DELETE", refused="is not an expression"),
+    Shape("WHEN NOT MATCHED BY SOURCE AND t.a IN (SELECT a FROM u) THEN DELETE", refused="asks another table"),
     Shape("WHEN MATCHED THEN DELETE WHEN MATCHED THEN UPDATE SET *", refused="put that one last"),
     Shape("WHEN NOT MATCHED BY SOURCE THEN DELETE " * 2, refused="put that one last"),
 )
