@@ -22,7 +22,7 @@ from skipstone.files import pages
 from skipstone.files.pages import PageReader
 from skipstone.files.reader import DataFileDescription, Positions, read_data_file
 from skipstone.tables.arrow import arrow_schema
-from skipstone.tables.parquetfiles import DamagedFileError
+from skipstone.tables.parquetfiles import BATCH_BYTES, DamagedFileError
 from skipstone_core.errors import BadData
 
 from tests.examples import cases
@@ -48,6 +48,7 @@ OPTIONS = st.fixed_dictionaries(
     {
         "compression": st.sampled_from(["none", "zstd", "snappy", "gzip"]),
         "use_dictionary": st.booleans(),
+        "dictionary_pagesize_limit": st.sampled_from([40, 1 << 20]),
         "data_page_version": st.sampled_from(["1.0", "2.0"]),
         "max_rows_per_page": st.integers(1, 40),
         "row_group_size": st.integers(20, 200),
@@ -97,8 +98,23 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 @settings(max_examples=cases(60, 300), deadline=None)
-@given(table=tables(), options=OPTIONS, seed=st.integers(0, 2**32), share=st.floats(0, 1))
-def test_rows_are_those_of_the_whole_file(table: pa.Table, options: dict[str, Any], seed: int, share: float) -> None:
+@given(
+    table=tables(),
+    options=OPTIONS,
+    seed=st.integers(0, 2**32),
+    share=st.floats(0, 1),
+    at_once=st.sampled_from([1, BATCH_BYTES]),
+)
+def test_rows_are_those_of_the_whole_file(
+    table: pa.Table, options: dict[str, Any], seed: int, share: float, at_once: int
+) -> None:
+    """``at_once``: more bytes than that of texts in a dictionary are not decoded at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "BATCH_BYTES", at_once)
+        _require_rows(table, options, seed, share)
+
+
+def _require_rows(table: pa.Table, options: dict[str, Any], seed: int, share: float) -> None:
     file = written(table, **options)
     parquet = pq.ParquetFile(io.BytesIO(file))
     chance = np.random.default_rng(seed)
@@ -187,13 +203,28 @@ def test_files_without_page_index_and_nested_columns_are_left_to_others() -> Non
 
 def test_what_saves_little_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert read(written(rows_of(20_000), max_rows_per_page=100), ["k"], 0, [1]) is None
-    large = written(rows_of(90_000), max_rows_per_page=100)
-    assert read(large, ["k", "day"], 0, range(0, 90_000, 100)) is None
+    assert read(written(rows_of(8_000), max_rows_per_page=100), ["k"], 0, [1]) is None
+    large = written(rows_of(25_000), max_rows_per_page=100)
+    assert read(large, ["k", "day"], 0, range(0, 25_000, 100)) is None
     assert read(large, ["k"], 0, [1]) is None
     opened = reader(pa.BufferReader(large))
     assert opened.read(0, ["k", "day"], np.array([1])) is not None
     assert opened.read(0, ["k"], np.array([1])) is not None, "where its pages are is known by now"
+
+
+def test_where_each_page_is_a_request_more_has_to_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+
+    class Remote(io.BytesIO):
+        """A file of an object store, as far as its reader sees that."""
+
+        def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+            """Nothing: all of it is here."""
+
+    for rows, is_read in ((50_000, False), (90_000, True)):
+        file = written(rows_of(rows), max_rows_per_page=100)
+        assert (reader(Remote(file)).read(0, ["k", "day"], np.array([1])) is not None) == is_read
+        assert reader(io.BytesIO(file)).read(0, ["k", "day"], np.array([1])) is not None
 
 
 @pytest.mark.parametrize(

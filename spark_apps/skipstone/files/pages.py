@@ -46,10 +46,13 @@ _TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
 _FEW_PAGES = 24
 #: Where the pages of a chunk are is remembered for so many.
 _KEPT_PAGES = 128
-#: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
-_WORTH_ROWS = 20_000
-#: Values, of all columns, that must not be decoded for the footer to be worth reading once more, value by value.
-_WORTH_FOOTER = 80_000
+#: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out, and values, of all
+#: columns, for the footer to be worth reading once more, value by value (`make bench-lookup`).
+_WORTH_ROWS = 8_000
+_WORTH_FOOTER = 20_000
+#: The same where each page is a request to an object store.
+_WORTH_ROWS_FAR = 20_000
+_WORTH_FOOTER_FAR = 80_000
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,9 @@ class PageReader:
         self._source = source
         self._key = (path, size)
         self._group_rows = group_rows
+        is_far = hasattr(source, "prefetch")
+        self._worth_rows = _WORTH_ROWS_FAR if is_far else _WORTH_ROWS
+        self._worth_footer = _WORTH_FOOTER_FAR if is_far else _WORTH_FOOTER
 
     def spare(self, group: int, columns: Sequence[str], rows: Rows) -> bool:
         """Return whether ``read`` would give ``rows``, which may be too many to be read at once."""
@@ -151,7 +157,7 @@ class PageReader:
 
     def stretch(self, group: int, columns: Sequence[str], begin: int, end: int) -> pa.RecordBatch | None:
         """The rows from ``begin`` up to ``end``, as ``read`` gives them, however little that spares."""
-        index = self._index(_WORTH_FOOTER)
+        index = self._index(self._worth_footer)
         if index is None or not _have_pages(index.chunks[group], columns):
             return None
         try:
@@ -174,7 +180,7 @@ class PageReader:
 
         Only where a seal proves that it is what was written: a wrong bound would leave out rows.
         """
-        if (index := self._index(_WORTH_FOOTER)) is None or (chunk := index.chunks[group].get(column)) is None:
+        if (index := self._index(self._worth_footer)) is None or (chunk := index.chunks[group].get(column)) is None:
             return None
         try:
             if self._sealed is None:
@@ -192,7 +198,7 @@ class PageReader:
 
     def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
         """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
-        index = self._index(self._group_rows[group] * len(columns) - _WORTH_ROWS * len(columns))
+        index = self._index((self._group_rows[group] - self._worth_rows) * len(columns))
         if index is None or not _have_pages(index.chunks[group], columns):
             return []
         try:
@@ -202,13 +208,13 @@ class PageReader:
             ]
         except UNREADABLE:
             return []
-        return chosen if sum(pages.spared for pages in chosen) >= _WORTH_ROWS * len(chosen) else []
+        return chosen if sum(pages.spared for pages in chosen) >= self._worth_rows * len(chosen) else []
 
     def _index(self, spared: int) -> _PageIndex | None:
         """Where the file's pages are; None when that is not known, and not worth a look to spare so many values."""
         with _lock:
             known = _indexes.get(self._key)
-        return self._read_index if known is None and spared >= _WORTH_FOOTER else known
+        return self._read_index if known is None and spared >= self._worth_footer else known
 
     @cached_property
     def _sealed(self) -> tuple[int, bytes] | None:
@@ -429,7 +435,7 @@ def _by_rows(columns: Sequence[_Pages]) -> list[list[_Pages]]:
 
 def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dict[str, pa.Array] | None:
     """The values of ``rows`` of columns whose pages hold the same rows; None when pages hold others than is said."""
-    decoded = _decoded_together(source, columns)
+    decoded = _decoded_together(source, columns, few=True)
     if decoded is None:
         return None
     lengths, first = columns[0].lengths, columns[0].first
@@ -438,8 +444,10 @@ def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dic
     return {name: values.take(places) for name, values in decoded.items()}
 
 
-def _decoded_together(source: Source, columns: Sequence[_Pages]) -> dict[str, pa.Array] | None:
-    """All values of the pages of such columns."""
+def _decoded_together(source: Source, columns: Sequence[_Pages], *, few: bool = False) -> dict[str, pa.Array] | None:
+    """All values of the pages of such columns. ``few``: few of them will be taken, so that texts whose dictionary is
+    large stay in it, and nobody has to find out first how long its texts are.
+    """
     pieces = []
     for pages in columns:
         piece = pages.read(source)
@@ -449,12 +457,12 @@ def _decoded_together(source: Source, columns: Sequence[_Pages]) -> dict[str, pa
     count = int(columns[0].lengths.sum())
     file = pa.BufferReader(_small_file(pieces, count))
     options: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": INT96_UNIT}
-    parquet = WholeFile(file, **options)
-    repeated = [
+    packed = [
         pages.name for pages, piece in zip(columns, pieces, strict=True) if piece.repeated_bytes * count > BATCH_BYTES
     ]
-    if packed := parquet.long_texts(repeated, 0, BATCH_BYTES // count):
-        parquet = WholeFile(file, **options, read_dictionary=packed)
+    if packed and not few:
+        packed = WholeFile(file, **options).long_texts(packed, 0, BATCH_BYTES // count)
+    parquet = WholeFile(file, **options, read_dictionary=packed)
     decoded = parquet.read(parquet.schema_arrow.names)
     return {pages.name: decoded.column(n).combine_chunks() for n, pages in enumerate(columns)}
 

@@ -22,7 +22,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.compat.lineage.opaque import Opaque
+from skipstone.compat.lineage.opaque import Opaque, holds_opaque
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
@@ -108,6 +108,12 @@ def schemas_of(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
     return schema, {field_id(field): field for field in arrow_schema(schema)}
 
 
+@lru_cache(maxsize=16)
+def _opaque_columns(schema_json: str) -> tuple[NestedField, ...]:
+    """The columns that are of opaque types, or hold values of them."""
+    return tuple(field for field in schemas_of(schema_json)[0].fields if holds_opaque(field.field_type))
+
+
 class Projection:
     """How the columns of one data file become the columns asked for."""
 
@@ -118,7 +124,11 @@ class Projection:
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
         self._physical = physical.schema
         self._names = self._names_by_id()
-        require_whole(file.path, self._physical, [column for column in self.columns if isinstance(column, NestedField)])
+        require_whole(
+            file.path,
+            self._physical,
+            [column for column in _opaque_columns(file.schema_json) if column.name in columns],
+        )
         self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
         self.deletions = physical.deletions
 
