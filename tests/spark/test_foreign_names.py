@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -110,11 +111,17 @@ def test_a_method_that_is_not_there_is_seen(jvm: Jvm, monkeypatch: pytest.Monkey
     assert missing(jvm, Wrong) == {("noSuchMethod", 1)}
 
 
-def test_the_class_that_outlines_queries_compiles_or_is_done_without(jvm: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
-    outliner = compiling.outliner.__wrapped__
-    assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is not None
+@pytest.mark.parametrize(
+    ("made", "arguments"),
+    [(compiling.outliner, ("skipstone.", ("spark.wap.branch",))), (compiling.few_rows, (4096,))],
+    ids=["outlines", "few rows"],
+)
+def test_classes_compile_or_are_done_without(
+    jvm: Jvm, monkeypatch: pytest.MonkeyPatch, made: Any, arguments: tuple[Any, ...]
+) -> None:
+    assert made.__wrapped__(jvm, *arguments) is not None
     monkeypatch.setattr(compiling, "_COMPILER", "org.codehaus.janino.NoSuchCompiler")
-    assert outliner(jvm, "skipstone.", ("spark.wap.branch",)) is None
+    assert made.__wrapped__(jvm, *arguments) is None
 
 
 def test_answers_of_any_length_arrive_as_they_are(jvm: Jvm) -> None:

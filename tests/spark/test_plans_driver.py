@@ -30,7 +30,9 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
+from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
+from skipstone.query.plans import cost, session
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.arrow import arrow_schema
 from skipstone_core.indexing import use as index_use
@@ -148,6 +150,13 @@ def test_values_of_every_type_are_those_that_spark_reads(typed: Bed, keys: list[
     assert len(found.answer) == 2 * len(keys)
 
 
+@pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["by a file", "in one call"])
+def test_rows_go_to_spark_by_either_way(typed: Bed, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(cost, "SENT_AT_ONCE_BYTES", at_once)
+    for condition in (f"k in ({', '.join(map(str, [*ODD][:4]))})", "text = 'text7' and k % 3 = 5"):
+        assert typed.query(f"select {PLAIN} from {TABLE} where {condition}").only.is_rewritten
+
+
 @pytest.mark.parametrize(
     ("text", "here", "scanned", "there"),
     [
@@ -194,19 +203,49 @@ def test_rows_of_more_bytes_than_the_driver_holds_are_left_to_tasks(
 _FEW = f"(select * from {TABLE} where k > 0) t where text = 'text7'"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"select count(*) as n, max(single), min(moment) from {TABLE} where text = 'text7'",
-        f"select flag, sum(small) as total from {_FEW} group by flag having count(*) > 0",
-        f"select count(distinct day) as days from {_FEW}",
-    ],
-    ids=["all", "groups", "distinct"],
+_AGGREGATES = (
+    f"select count(*) as n, max(single), min(moment) from {TABLE} where text = 'text7'",
+    f"select flag, sum(small) as total from {_FEW} group by flag having count(*) > 0",
+    f"select count(distinct day) as days from {_FEW}",
+    f"select sum(single), avg(double), max(wide), min(text), sort_array(collect_list(bytes)) from {_FEW}",
+    f"select single, double, count(*) from {TABLE} where k in (1, 2, 3, 4) group by single, double",
+    f"select text, count(*) from {TABLE} where text = 'text7' and k % 3 = 5 group by text",
+    f"select upper(text), money * 2, k % 3 = 1 from {TABLE} where k = 5 order by text",
 )
-def test_few_rows_of_the_driver_are_aggregated_without_a_shuffle(typed: Bed, text: str) -> None:
+
+
+@pytest.mark.parametrize("text", _AGGREGATES)
+def test_what_is_made_of_few_rows_is_made_in_the_driver(typed: Bed, text: str) -> None:
+    found = typed.query(text)
+    assert found.plan.startswith("LocalTableScan"), found.plan
+    memory = typed.spark._jvm.org.apache.spark.SparkEnv.get().memoryManager()
+    assert memory.executionMemoryUsed() == 0
+
+
+@pytest.mark.parametrize("text", _AGGREGATES[:3], ids=["all", "groups", "distinct"])
+def test_few_rows_of_the_driver_are_aggregated_without_a_shuffle(
+    typed: Bed, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(session, "few_rows", lambda *_: None)
     found = typed.query(text)
     assert "LocalTableScan" in found.plan
+    assert "Aggregate" in found.plan
     assert "Exchange" not in found.plan
+
+
+def test_what_fails_on_few_rows_fails_when_the_query_runs(typed: Bed) -> None:
+    rewritten = skipstone.rewrite(typed.spark.sql(f"select sum(small div (k - 5)) from {TABLE} where k = 5"))
+    with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        rewritten.collect()
+
+
+def test_a_query_is_built_upon_what_was_made_in_the_driver(typed: Bed) -> None:
+    text = f"select text, sum(small) as total, 1 as one from {_FEW} group by text"
+    for columns in ("text, total", "*"):
+        rewritten = skipstone.rewrite(typed.spark.sql(text).selectExpr(*columns.split(", ")))
+        assert rewritten.where("total is not null").select("text").collect() == [("text7",)]
+        assert rewritten.cache().count() == 1
+        assert rewritten.unpersist().count() == 1
 
 
 def test_rows_on_which_functions_of_users_run_stay_in_several_tasks(typed: Bed) -> None:

@@ -1,1 +1,1 @@
-"""What a query is about, told by the JVM in one call: Java that Spark's own compiler makes a class of."""
+"""What a query is about, and what it makes of few rows, by classes that the JVM of a session compiles."""

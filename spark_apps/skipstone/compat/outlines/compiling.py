@@ -1,4 +1,4 @@
-"""Compiles ``PlanOutline.java`` in the JVM of a session, by the compiler of Java that Spark's generated code needs.
+"""Compiles the classes beside this module in the JVM of a session, by the compiler that Spark's generated code needs.
 
 Walking a plan from Python takes a round trip for each node, and the JSON that Catalyst writes of it takes many. Janino
 is a part of every Spark; a name that the JVM does not have fails when the class is compiled. Must not decide anything.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Protocol, Required, TypedDict, cast
 
 from py4j.protocol import Py4JError
 
-from skipstone.compat.catalyst import Dataset, JavaSession, QueryExecution
+from skipstone.compat.catalyst import Dataset, JavaSession, LocalRelation, QueryExecution
 from skipstone.compat.java import (
     PIECE,
     JavaObject,
@@ -29,7 +30,7 @@ from skipstone.compat.java import (
 logger = logging.getLogger("skipstone.query")
 
 _COMPILER, _ARRAYS = "org.codehaus.janino.SimpleCompiler", "java.lang.reflect.Array"
-_SOURCE, _CLASS = "PlanOutline.java", "skipstone.PlanOutline"
+_OUTLINES, _FEW_ROWS = "PlanOutline", "FewRows"
 
 
 class RelationOutline(TypedDict, total=False):
@@ -75,32 +76,47 @@ class Outliner(JavaObject, Protocol):
     def settings(self, session: JavaSession) -> str | StringBuilder: ...
 
 
+class FewRows(JavaObject, Protocol):
+    """The class that takes rows into plans, and runs plans over few of them."""
+
+    def local(self, session: JavaSession, stream: bytes, schema: str, count: int) -> LocalRelation | None: ...
+    def evaluated(self, session: JavaSession, dataset: Dataset) -> Dataset | None: ...
+
+
 @lru_cache(maxsize=1)
 def outliner(jvm: Jvm, prefix: str, others: tuple[str, ...]) -> Outliner | None:
-    """The class, compiled once for a JVM; None where it cannot be compiled, as in a JVM without Iceberg.
+    """The class that outlines queries, once for a JVM; None where it cannot be compiled, as in a JVM without Iceberg.
 
     ``prefix``: how the names of the settings begin that it gives; ``others``: more names of settings.
     """
+    return cast(Outliner | None, _compiled(jvm, _OUTLINES, PIECE, prefix, java_list(jvm, others)))
+
+
+@lru_cache(maxsize=1)
+def few_rows(jvm: Jvm, most_rows: int) -> FewRows | None:
+    """The class that runs plans over at most so many rows, once for a JVM; None where it cannot be compiled."""
+    return cast(FewRows | None, _compiled(jvm, _FEW_ROWS, most_rows))
+
+
+def _compiled(jvm: Jvm, name: str, *arguments: object) -> JavaObject | None:
     try:
-        return _compiled(jvm, prefix, others)
+        return _made(jvm, name, arguments)
     except Py4JError as error:
-        logger.info("queries are looked at step by step: %s is not compiled: %s", _SOURCE, error)
+        logger.info("queries are planned in more steps: %s is not compiled: %s", name, error)
         return None
 
 
-def _compiled(jvm: Jvm, prefix: str, others: tuple[str, ...]) -> Outliner:
+def _made(jvm: Jvm, name: str, arguments: Sequence[object]) -> JavaObject:
     type_named(jvm, _COMPILER)  # raises for a class that is absent, where a name alone passes for a package
     compiler = class_named(jvm, _COMPILER)()
     thread = class_named(jvm, "java.lang").Thread.currentThread()
     compiler.setParentClassLoader(thread.getContextClassLoader())
-    compiler.cook(files(__package__).joinpath(_SOURCE).read_text())
-    kind = compiler.getClassLoader().loadClass(_CLASS)
-    arguments = (PIECE, prefix, java_list(jvm, others))
-    constructor = kind.getConstructors()[0]
+    compiler.cook(files(__package__).joinpath(f"{name}.java").read_text())
+    kind = compiler.getClassLoader().loadClass(f"skipstone.{name}")
     given = class_named(jvm, _ARRAYS).newInstance(type_named(jvm, "java.lang.Object"), len(arguments))
     for at, argument in enumerate(arguments):
         given[at] = argument
-    return cast(Outliner, constructor.newInstance(given))
+    return cast(JavaObject, kind.getConstructors()[0].newInstance(given))
 
 
 def outline_of(outliner: Outliner, session: JavaSession, execution: QueryExecution) -> QueryOutline:

@@ -48,6 +48,8 @@ DRIVER_SCAN_VALUES = 4 * 1024 * 1024
 DRIVER_NOTED_BYTES = 9
 #: Rows of the driver that one task aggregates sooner than Spark starts a second stage (`make bench-lookup`).
 ONE_TASK_ROWS = 4096
+#: Bytes of rows of the driver that go to the JVM in one call, as text; more of them go there by a file.
+SENT_AT_ONCE_BYTES = 256 * 1024
 
 # --- tasks that read an index instead of files ---
 

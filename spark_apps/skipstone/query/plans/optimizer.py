@@ -82,6 +82,12 @@ class OptimizedQuery:
         return self.state.is_transformed
 
     @property
+    def reads_few(self) -> bool:
+        """Return whether all relations are few rows that the driver has read, or rows of parts that ran."""
+        state = self.state
+        return state.sites.keys() <= state.replaced.keys() and all(part.is_few for part in state.replaced.values())
+
+    @property
     def explanation(self) -> Explanation:
         """Return the outcome of each relation, in the order of the plan; those of parts that ran come last."""
         state = self.state

@@ -20,7 +20,7 @@ from skipstone_core.indexing.limits import SETTINGS, read_limits
 
 from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, JavaSession, QueryExecution
 from skipstone.compat.java import Jvm, java_class
-from skipstone.compat.outlines.compiling import Outliner, outline_of, outliner, settings_of
+from skipstone.compat.outlines.compiling import Outliner, few_rows, outline_of, outliner, settings_of
 from skipstone.compat.partitioning import session_settings
 from skipstone.compat.pyspark import (
     ClassicDataFrame,
@@ -32,6 +32,7 @@ from skipstone.compat.pyspark import (
     plain_frame,
     running_frame,
 )
+from skipstone.query.plans.cost import ONE_TASK_ROWS
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.fallback import or_else
 from skipstone.query.plans.hints import with_hints_of_text
@@ -195,10 +196,26 @@ def _rewrite(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool = False
         logger.debug("%s", rule.text())
     if optimized is None or optimized.dataset is None:
         return df, explanation
-    rewritten = _RewrittenFrame(optimized.dataset, df.sparkSession)
-    untransformed = optimized.untransformed if optimized.is_transformed else None
+    dataset, untransformed = optimized.dataset, optimized.untransformed if optimized.is_transformed else None
+    rewritten = _RewrittenFrame(dataset, df.sparkSession)
+    if not in_full and optimized.reads_few and (evaluated := _evaluated(df.sparkSession, dataset)) is not None:
+        # what is built upon it may name columns that the answer does not have
+        rewritten, untransformed = _RewrittenFrame(evaluated, df.sparkSession), untransformed or (lambda: dataset)
     _rewritten[rewritten] = _Rewritten(df, explanation, untransformed)
     return rewritten, explanation
+
+
+def _evaluated(spark: SparkSession, dataset: Dataset) -> Dataset | None:
+    """A Dataset of the rows that ``dataset`` gives, which are few and were computed here; None where a job does that.
+
+    What fails here fails again when it runs, as in Spark.
+    """
+    few = few_rows(jvm(spark), ONE_TASK_ROWS)
+    if few is None:
+        return None
+    return or_else(
+        lambda: few.evaluated(java_session(spark), dataset), lambda _: None, "a job runs a query", logging.DEBUG
+    )
 
 
 def _as_run(df: DataFrame) -> QueryExecution:

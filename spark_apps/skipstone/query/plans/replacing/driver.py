@@ -46,7 +46,8 @@ from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan
 from skipstone.compat.catalyst import StructType as JavaStruct
 from skipstone.compat.java import NONE, Jvm, scala_object
 from skipstone.compat.methods import values_at
-from skipstone.compat.pyspark import java_frame
+from skipstone.compat.outlines.compiling import few_rows
+from skipstone.compat.pyspark import java_frame, java_session, jvm
 from skipstone.indexes.asking.probes import Probe
 from skipstone.indexes.asking.sampling import probable_rows
 from skipstone.indexes.scans import UnreadableIndexFile
@@ -327,10 +328,24 @@ def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Loc
     arrays = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
     # in one piece: Spark takes an empty batch for the end of all rows
     table = pa.Table.from_arrays(arrays, schema=kinds).combine_chunks()
+    if (local := _sent_at_once(spark, table, nullable)) is not None:
+        return local
     local = cast(LocalRelation, java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed())
     if local.getClass().getName() != LOCAL_RELATION.name or local.data().size() != table.num_rows:
         raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
     return local
+
+
+def _sent_at_once(spark: SparkSession, table: pa.Table, schema: StructType) -> LocalRelation | None:
+    """Rows as a local relation by one call to the JVM, where PySpark makes 30; None for more than few bytes."""
+    if table.nbytes > cost.SENT_AT_ONCE_BYTES or (few := few_rows(jvm(spark), cost.ONE_TASK_ROWS)) is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        for batch in table.to_batches():
+            if batch.num_rows:
+                stream.write_batch(batch)
+    return few.local(java_session(spark), sink.getvalue().to_pybytes(), schema.json(), table.num_rows)
 
 
 def _column(rows: pa.Table, kind: pa.Field, field: StructField) -> pa.ChunkedArray:
