@@ -23,6 +23,7 @@ from cachetools import LRUCache
 from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
+from skipstone.tables.parquet.offsets import locations
 from skipstone.tables.parquet.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
 from skipstone.tables.parquet.unpacking import unpacked
 from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile, read_page_indexes
@@ -39,11 +40,6 @@ _BYTES, _PREFIXED = 6, 7
 _DATA = {0: 5, 3: 8}
 #: More than a page header takes.
 _HEADER_BYTES = 16 * 1024
-#: An offset index begins with the list of its pages, each a struct of three numbers, with these bytes between them.
-_FIRST_LIST, _STRUCTS, _LONG_LIST, _LONGEST_HEAD = 0x19, 12, 15, 4
-_TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
-#: Up to so many pages, a loop over their index is faster than calls of numpy.
-_FEW_PAGES = 24
 #: Where the pages of a chunk are is remembered for so many.
 _KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out, and values, of all
@@ -282,65 +278,14 @@ class _Places:
 
 def _places_of(source: Source, chunk: _Chunk, count: int) -> _Places:
     """Where the pages of a chunk of ``count`` rows are. Raises one of UNREADABLE."""
-    locations = _locations(read_at(source, chunk.index_at, chunk.index_length))
-    places = _Places(locations[:, 0], locations[:, 1], np.append(locations[:, 2], count))
+    pages = locations(read_at(source, chunk.index_at, chunk.index_length))
+    places = _Places(pages[:, 0], pages[:, 1], np.append(pages[:, 2], count))
     ends = places.offsets + places.lengths
     begins = np.append(places.offsets[1:], chunk.begin + chunk.metadata[7])
     steps = places.first[1:] - places.first[:-1]
     if places.first[0] != 0 or int(steps.min()) < 0 or not np.array_equal(begins, ends):
         raise ValueError("the pages of an offset index are not one after the other")
     return places
-
-
-def _locations(index: bytes) -> Rows:
-    """Offset, length and first row of each page in an offset index. Raises one of UNREADABLE."""
-    head, kind = index[0], index[1] & 15
-    count, at = index[1] >> 4, 2
-    if count == _LONG_LIST:
-        count, at = index[2] & 127, 3
-        if index[2] > 127:
-            count, at = count | index[3] << 7, 4
-    if head == _FIRST_LIST and kind == _STRUCTS and count and not (at == _LONGEST_HEAD and index[3] > 127):
-        # no byte of what is between the numbers is one that goes on, so all are numbers of that encoding
-        tokens = (_few_varints if count <= _FEW_PAGES else _many_varints)(index, at, _TOKENS * count)
-        if tokens is not None and bool((tokens.reshape(count, _TOKENS)[:, ::2] == _BETWEEN).all()):
-            numbers = tokens.reshape(count, _TOKENS)[:, 1::2]
-            return (numbers >> 1) ^ -(numbers & 1)
-    locations = CompactReader(index).struct()[1]
-    return np.array([[location[1], location[2], location.get(3, 0)] for location in locations], np.int64)
-
-
-def _few_varints(index: bytes, at: int, count: int) -> Rows:
-    """The ``count`` numbers of variable length that begin there. Raises IndexError when there are not so many."""
-    numbers = []
-    for _ in range(count):
-        number = index[at]
-        at += 1
-        if number > 127:
-            number, shift = number & 127, 7
-            while (byte := index[at]) > 127:
-                number |= (byte & 127) << shift
-                shift += 7
-                at += 1
-            number |= byte << shift
-            at += 1
-        numbers.append(number)
-    return np.array(numbers, np.int64)
-
-
-def _many_varints(index: bytes, at: int, count: int) -> Rows | None:
-    """As ``_few_varints``, faster for many; None when there are not so many, or one is too long."""
-    data = np.frombuffer(index, np.uint8, offset=at)
-    ends = np.flatnonzero(data < 128)[:count]
-    if len(ends) < count:
-        return None
-    starts = np.append(0, ends[:-1] + 1)
-    within = np.arange(ends[-1] + 1) - np.repeat(starts, ends - starts + 1)
-    if within.max() > _LONGEST_VARINT:
-        return None
-    parts = (data[: ends[-1] + 1] & 127).astype(np.int64) << (7 * within)
-    numbers: Rows = np.add.reduceat(parts, starts)
-    return numbers
 
 
 @dataclass(frozen=True)
