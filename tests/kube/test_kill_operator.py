@@ -26,12 +26,12 @@ from tests.kube.access import admin_access
 from tests.kube.faults.driver import warm_up
 from tests.kube.faults.lab import Lab, Plan
 from tests.kube.faults.proxy import Moment
-from tests.kube.faults.works import KeptMerges, Loads, Maintains, Merges, Reindexes, Servers, Site
+from tests.kube.faults.works import KeptChanges, KeptMerges, Loads, Maintains, Merges, Reindexes, Servers, Site
 
 Work = Loads | Maintains | Merges | Reindexes | Servers
 KINDS: dict[str, type[Work]] = {"load": Loads, "merge": Merges, "reindex": Reindexes}
 if ALL_CASES:
-    KINDS |= {"maintain": Maintains, "kept": KeptMerges}
+    KINDS |= {"maintain": Maintains, "kept": KeptMerges, "replaced": KeptChanges}
     # Nothing makes pods of a Deployment where there are no controllers.
     KINDS |= {} if os.environ.get("SKIPSTONE_API") == "local" else {"server": Servers}
 elif SHARE:

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from skipstone_core.contract.keeping import IDLE_VARIABLE
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.access import Access
@@ -46,9 +47,16 @@ class Site:
 
     def get(self, kind: str, name: str) -> JsonObject:
         """The object, or an empty one."""
-        url = f"{self.plane.url}/apis/{API}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
+        return self._read(f"/apis/{API}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}")
+
+    def kept_drivers(self) -> list[JsonObject]:
+        """The pods of kept drivers."""
+        found = self._read(f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=skipstone.dev%2Foperation%3DKeep")
+        return list(found["items"])
+
+    def _read(self, path: str) -> JsonObject:
         try:
-            request = urllib.request.Request(url, headers=dict(self.access.headers))
+            request = urllib.request.Request(f"{self.plane.url}{path}", headers=dict(self.access.headers))
             with urllib.request.urlopen(request, context=self.access.tls, timeout=300) as answer:
                 found: JsonObject = json.load(answer)
         except urllib.error.HTTPError as error:
@@ -192,6 +200,32 @@ class KeptMerges(Merges):
     def ready(self) -> bool:
         """Whether the plans may begin."""
         return self.site.condition("wh", "lake", "WarmDriversReady") == "True" and super().ready()
+
+
+@dataclass
+class KeptChanges(KeptMerges):
+    """Each work is one MergeJob, and a change of the Warehouse by which its kept driver is replaced meanwhile."""
+
+    def begin(self, number: int) -> None:
+        """Apply merge ``number``, and let drivers end after another time without a run."""
+        super().begin(number)
+        spec = {"warmDrivers": {"min": 0, "max": 1, "idleSeconds": self._idle_of(number)}}
+        change = json.dumps({"spec": spec})
+        self.site.plane.kubectl("patch", "wh", "lake", "-n", self.site.namespace, "--type=merge", "-p", change)
+
+    def ended(self, number: int) -> bool:
+        """Whether it is Complete, and the one driver is as the Warehouse wants it."""
+        if not super().ended(number) or self.site.condition("wh", "lake", "WarmDriversReady") != "True":
+            return False
+        variables = [
+            {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+            for pod in self.site.kept_drivers()
+        ]
+        return [each.get(IDLE_VARIABLE) for each in variables] == [str(self._idle_of(number))]
+
+    @staticmethod
+    def _idle_of(number: int) -> int:
+        return 3600 + number
 
 
 @dataclass
