@@ -422,3 +422,9 @@ def test_a_driver_ends_when_files_of_a_run_cannot_be_removed(bed: Bed) -> None:
     assert bed.process.wait(300) == 0
     subprocess.run(["rm", "-rf", str(bed.shared)], check=True)
     assert (bed.wait("deep")[0], bed.phase("next")) == ("Succeeded", "")
+
+
+def test_runs_import_nothing_that_their_driver_has_not_imported_once(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.unit.kept.imports", str(tmp_path)]
+    subprocess.run([*program, "prepare"], cwd=ROOT, check=True)
+    assert subprocess.run(program, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split() == []

@@ -19,8 +19,7 @@ if __name__ == "__main__":
     own = dict(os.environ)
     os.environ.update(SINGLE)
     with lean_imports():
-        import skipstone.runs.load
-        import skipstone.runs.merging.merge  # noqa: F401 - imported for the runs to come
+        import skipstone.apps.preload  # noqa: F401 - imported for the runs to come
         from skipstone.keeping.keeper import Keeper, KeeperPlace
         from skipstone.keeping.processes import ChildOrder
 

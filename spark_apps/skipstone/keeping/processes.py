@@ -112,6 +112,7 @@ def build_environment(run: AssignedRun, folder: RunFolder, inherited: Mapping[st
         REQUEST_VARIABLE: str(folder.conf / _REQUEST_FILE),
         "SKIPSTONE_REPORT": str(folder.report),
         "SKIPSTONE_TERMINATION_LOG": str(folder.termination_log),
+        "SKIPSTONE_REPORT_SYNC": "0",
         "HOME": scratch,
         "TMPDIR": scratch,
     }

@@ -28,11 +28,12 @@ _log = logging.getLogger(__name__)
 def choose_sink(environment: Mapping[str, str]) -> ReportSink:
     """Files that whoever started this process reads, a pod's own sink inside Kubernetes (POD_NAME), or stdout.
 
-    SKIPSTONE_REPORT names the file of the report, SKIPSTONE_TERMINATION_LOG that of a pod's termination message.
+    SKIPSTONE_REPORT names the file of the report, SKIPSTONE_TERMINATION_LOG that of a pod's termination message. With
+    SKIPSTONE_REPORT_SYNC=0, they need not outlive the machine.
     """
     report, message = environment.get("SKIPSTONE_REPORT"), environment.get("SKIPSTONE_TERMINATION_LOG")
     if report and message:
-        return FolderSink(Path(report), Path(message))
+        return FolderSink(Path(report), Path(message), is_synced=environment.get("SKIPSTONE_REPORT_SYNC") != "0")
     if environment.get("POD_NAME"):
         return PodSink(environment)
     return FileSink(Path(report)) if report else StreamSink()
@@ -90,28 +91,32 @@ class FolderSink:
     No account, no network: a run that outlives whoever started it has told all the same how it ended.
     """
 
-    def __init__(self, report: Path, termination_log: Path) -> None:
-        """``report`` and ``termination_log`` need not exist; their folders do."""
+    def __init__(self, report: Path, termination_log: Path, *, is_synced: bool = True) -> None:
+        """``report`` and ``termination_log`` need not exist; their folders do.
+
+        ``is_synced``: what was told outlives the machine, too. A kept driver is gone with it, so nobody would read it.
+        """
         self._report = report
         self._termination_log = termination_log
+        self._is_synced = is_synced
 
     def show(self, report: str) -> None:
         """Put ``report`` in the place of the one before: a reader sees either."""
-        _replace(self._report, report)
+        self._replace(self._report, report)
 
     def finish(self, report: str, short: str) -> None:
         """Put ``report`` in its place, then ``short`` into the termination message."""
-        _replace(self._report, report)
-        _replace(self._termination_log, short)
+        self._replace(self._report, report)
+        self._replace(self._termination_log, short)
 
-
-def _replace(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.new")
-    with unfinished.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    def _replace(self, path: Path, text: str) -> None:
+        unfinished = path.with_name(f"{path.name}.new")
+        with unfinished.open("w") as file:
+            file.write(text)
+            file.flush()
+            if self._is_synced:
+                os.fsync(file.fileno())
+        unfinished.replace(path)
 
 
 class FileSink:
