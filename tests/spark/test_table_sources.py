@@ -127,8 +127,9 @@ def test_times_of_a_condition_are_those_of_the_job(bed: TableBed) -> None:
     ):
         bed.append([{"id": 0, "v": "other", "day": "mon"}])
         spec = bed.spec(where=where, duplicates=DuplicatesPolicy.ALLOW)
-        bed.merge(replace(task_of("", source=spec, when_matched=(), when_not_matched=(INSERT,)), time_zone=zone))
-        assert bed.ids() == [0, *expected], (zone, where)
+        task = replace(task_of("", source=spec, when_matched=(), when_not_matched=(INSERT,)), time_zone=zone)
+        report = bed.merge(task)
+        assert bed.ids() == [0, *expected], (zone, where, report)
         bed.table().delete("id is not null")
 
 
