@@ -2,12 +2,16 @@
 
 Every case runs ours and its peers in turn, in one warm session, with another key each time; answers are compared.
 Prints a table and writes build/bench/lookup.jsonl: ratio = best peer / ours, medians of the repetitions.
+Several threads of one session look keys up at the same time, too: throughput_ratio = theirs / that of one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +22,7 @@ from skipstone.query.plans.explanation import RelationExplanation
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, Lineitem, say, session
 from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, timed, warm
+from tests.bench.processes import cpu_seconds
 from tests.bench.results import FOLDER, is_left, keep, show_goals, verdict
 
 RESULTS = FOLDER / "lookup.jsonl"
@@ -26,6 +31,9 @@ INDEXED_ONLY = {"indexed columns": "l_partkey"}
 #: Columns that an index on l_partkey holds besides, and what is selected of them.
 INCLUDED = ("l_extendedprice", "l_shipdate")
 HELD = {"aggregate": AGGREGATE, "rows": ", ".join(("l_partkey", *INCLUDED))}
+#: Threads that look keys up at the same time, and lookups of each of them.
+THREADS, EACH = 8, 10
+CONCURRENT = f"{THREADS} threads of one session"
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,9 @@ def main() -> None:
         hit = f"({line['files_hit']}/{line['files_total']} files)" if "files_hit" in line else ""
         hit += f" {verdict(line)}"
         print(f"{line['case']:<55} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} {hit}", flush=True)
+    if is_wanted(CONCURRENT, options.only) and is_left(RESULTS, [CONCURRENT], options.scale):
+        line = keep(RESULTS, _concurrent(lineitem, spark) | {"scale": options.scale})
+        print(_throughput(line), flush=True)
     show_goals(RESULTS)
 
 
@@ -146,6 +157,48 @@ def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[d
         runs = [timed(spark, text.format(ours), text.format(delta)) for text in texts]
         line = {"case": f"{case.name}: {shape}", **compared(runs, case.peers), **_read(spark, texts[-1].format(ours))}
         yield line
+
+
+def _concurrent(lineitem: Lineitem, spark: SparkSession) -> dict[str, Any]:
+    """Lookups in a second by several threads of one session, and by one.
+
+    ``cpu_ms``: processor time of one lookup, in Python and the JVM; ``most_ratio``: what all cores could do with that.
+    """
+    lineitem.reindex("l_partkey")
+    ours = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{NAME}"
+    keys = np.random.default_rng(2).integers(1, int(200_000 * lineitem.scale), THREADS * EACH)
+    texts = [f"select {AGGREGATE} from {ours} where l_partkey = {key}" for key in keys]
+    for _ in range(2):  # the first time warms up
+        before = cpu_seconds()
+        alone = _per_second(spark, texts, 1)
+        cpu = (cpu_seconds() - before) / len(texts)
+        together = _per_second(spark, texts, THREADS)
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "case": CONCURRENT,
+        "lookups_per_s": together,
+        "alone_per_s": alone,
+        "throughput_ratio": together / alone,
+        "cpu_ms": 1000 * cpu,
+        "most_ratio": cores / cpu / alone,
+    }
+
+
+def _throughput(line: dict[str, Any]) -> str:
+    speed = (
+        f"{line['lookups_per_s']:.1f} lookups/s, one thread {line['alone_per_s']:.1f}: {line['throughput_ratio']:.2f}"
+    )
+    most = f"at most {line['most_ratio']:.2f} by {line['cpu_ms']:.0f} ms of processor time for each"
+    return f"{line['case']:<55} {speed}, {most} {verdict(line)}"
+
+
+def _per_second(spark: SparkSession, texts: Sequence[str], threads: int) -> float:
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        for rows in pool.map(lambda text: skipstone.sql(spark, text).collect(), texts):
+            if len(rows) != 1:
+                raise RuntimeError(f"an aggregate gave {len(rows)} rows")
+    return len(texts) / (time.perf_counter() - start)
 
 
 def _is_answered(relation: RelationExplanation) -> bool:
