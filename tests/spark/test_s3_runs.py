@@ -404,8 +404,8 @@ def test_small_files_are_put_by_one_request_each_and_no_secret_travels(
         shown = [repr(bed.table()), repr(bed.catalog.properties), request.to_json(), report.to_json()]
         counted = proxy.counted()
     assert "POST" not in kinds
-    # no pin is there; the source is one request, and two look for logs of Delta and Hudi beside it; of the table nothing
-    # is fetched that this process wrote
+    # no pin is there; the source is one request, and two look for logs of Delta and Hudi beside it; of the table
+    # nothing is fetched that this process wrote
     assert counted == {"GET": 3, "HEAD": 3, "LIST": 3, "PUT": 5, "DELETE": 1}
     # the pin, which is deleted at the end, a data file, a manifest, a manifest list, the table's metadata
     assert len(put) == 5
