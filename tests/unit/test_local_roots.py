@@ -21,7 +21,8 @@ from skipstone_local.lake.opening import open_lake
 from skipstone_local.owners import ForeignFolder, UnfitFolder
 from skipstone_local.places import RootFolder, find_root
 from skipstone_local.server import serving
-from skipstone_local.up.entry import BadRoot, UpOptions, check_root, run
+from skipstone_local.up.entry import run
+from skipstone_local.up.roots import BadRoot, UpOptions, check_root
 
 
 def test_a_path_that_addresses_cannot_hold_is_refused_before_anything_is_made(tmp_path: Path) -> None:

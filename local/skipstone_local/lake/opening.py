@@ -20,7 +20,7 @@ from skipstone_local.lake.reading import TableReader
 from skipstone_local.lake.serving import NOT_SERVED, WAY_OUT, LakeService
 from skipstone_local.lake.settling import Requests
 from skipstone_local.places import RootFolder
-from skipstone_local.up.entry import BadRoot, check_root
+from skipstone_local.up.roots import BadRoot, check_root
 
 NAMESPACE = "default"
 #: The Warehouse and its claim in a folder that has none.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skipstone_local.up.entry import UpOptions, run
+from skipstone_local.up.entry import run
+from skipstone_local.up.roots import UpOptions
 
 __all__ = ["UpOptions", "run", "serving_all"]
 

@@ -13,7 +13,7 @@ from skipstone_cli.views.standings import State
 
 from skipstone_local.runner.api import LISTED_ALL, News, ServerAccess, Watcher
 from skipstone_local.runner.supervise import timestamp
-from skipstone_local.up.entry import Tell
+from skipstone_local.up.roots import Tell
 from skipstone_local.up.standing import Board, Outlook, SeenObject
 
 #: Nothing may have changed for so long, and no pod may run, before what is seen counts as settled.

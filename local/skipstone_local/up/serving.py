@@ -20,9 +20,9 @@ from skipstone_local.runner.kubelet import Runner
 from skipstone_local.runner.plane.dataplane import DataPlane
 from skipstone_local.server import serving
 from skipstone_local.server.certificates import write_private
-from skipstone_local.up.entry import Tell, UpOptions, check_root, prepared
 from skipstone_local.up.following import NAMESPACES, Follower, choose_namespaces
 from skipstone_local.up.operators import LEASE, LEASE_NAMESPACE, OperatorFails, OperatorProcess
+from skipstone_local.up.roots import Tell, UpOptions, check_root, prepared
 
 EXIT_WELL, EXIT_FAILED, EXIT_STOPPED = 0, 1, 130
 #: The log is begun again when it is longer than this.
