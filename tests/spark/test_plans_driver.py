@@ -39,7 +39,7 @@ from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on, local
 from tests.spark.kept import Kept
-from tests.spark.plans_bed import Bed, open_bed, staged
+from tests.spark.plans_bed import Bed, Checked, open_bed, staged
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete
 
 BY_K, BY_TEXT = index_on("k"), index_on("text", name="by_text")
@@ -246,6 +246,17 @@ def test_a_query_is_built_upon_what_was_made_in_the_driver(typed: Bed) -> None:
         assert rewritten.where("total is not null").select("text").collect() == [("text7",)]
         assert rewritten.cache().count() == 1
         assert rewritten.unpersist().count() == 1
+
+
+def test_rows_go_into_as_many_partitions_as_users_choose(typed: Bed) -> None:
+    """Where they go into one, a writer writes one file."""
+    for query in (
+        f"select text from {TABLE} where text = 'text7'",
+        f"select text, sum(small) from {_FEW} group by all",
+    ):
+        df = skipstone.rewrite(typed.spark.sql(query).coalesce(1))
+        assert "LocalTableScan" in Checked(df, skipstone.explain(df)).plan
+        assert df.rdd.getNumPartitions() == 1
 
 
 def test_rows_on_which_functions_of_users_run_stay_in_several_tasks(typed: Bed) -> None:

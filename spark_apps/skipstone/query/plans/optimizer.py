@@ -57,6 +57,8 @@ RULES: tuple[type[OptimizerRule], ...] = (
 )
 #: Those that run parts of a query first, or join by buckets: a query built upon such a one may not be planned by Spark.
 _TRANSFORMING = (NormalizeJoins, ScalarSubqueries, JoinKeys, PartitionKeys, MatchBeforeGrouping, BucketJoins)
+#: Nodes by which users choose partitions: so many files are written, for instance.
+_PARTITIONING = frozenset({"RebalancePartitions", "Repartition", "RepartitionByExpression"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,13 @@ class OptimizedQuery:
 
     @property
     def reads_few(self) -> bool:
-        """Return whether all relations are few rows that the driver has read, or rows of parts that ran."""
+        """Return whether all relations are few rows that the driver has read, or rows of parts that ran.
+
+        False where users say into how many partitions rows go: rows of an answer are in as many as Spark likes.
+        """
         state = self.state
-        return state.sites.keys() <= state.replaced.keys() and all(part.is_few for part in state.replaced.values())
+        is_here = state.sites.keys() <= state.replaced.keys() and all(part.is_few for part in state.replaced.values())
+        return is_here and all(node.name not in _PARTITIONING for node in state.query.tree.walk())
 
     @property
     def explanation(self) -> Explanation:
