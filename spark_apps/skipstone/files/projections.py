@@ -26,7 +26,16 @@ from skipstone.compat.lineage.opaque import Opaque, holds_opaque
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, default_scalar, field_id, nulls
+from skipstone.tables.arrow import (
+    LAST_UPDATED,
+    ROW_ID,
+    arrow_schema,
+    batch_of,
+    default_scalar,
+    field_id,
+    is_widened,
+    nulls,
+)
 from skipstone.tables.parquet.unpacking import is_of_texts
 from skipstone.tables.parquetfiles import BATCH_BYTES
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
@@ -167,9 +176,16 @@ class Projection:
         field = self.schema.find_field(number)
         if isinstance(field.field_type, Opaque):
             return whole_values(values, field.field_type)
-        return (
-            values.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
-        )
+        if not isinstance(field.field_type, PrimitiveType):
+            return self._nested(batch, field, target)
+        if not is_widened(values.type, target):
+            raise BadData(
+                Reason.SOURCE_UNREADABLE,
+                f"{self.file.path} cannot be read: its column {self._names[number]!r} is {values.type}, and "
+                f"{field.name!r} of the table is {field.field_type}: write the file again with that type, or take the "
+                "name out of schema.name-mapping.default of the table if it is that of another column",
+            )
+        return values.cast(target)
 
     @cached_property
     def repeated_bytes(self) -> int:

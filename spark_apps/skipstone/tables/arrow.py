@@ -5,7 +5,7 @@ Used by readers, writers, bounds and Spark schemas. Must not read files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pyarrow as pa
@@ -22,6 +22,26 @@ ROW_ID_NAME, LAST_UPDATED_NAME = "_row_id", "_last_updated_sequence_number"
 LINEAGE_NAMES = (ROW_ID_NAME, LAST_UPDATED_NAME)
 FIELD_ID_KEY = b"PARQUET:field_id"
 _ORC_FIELD_ID_KEY = b"iceberg.id"
+#: Tells what values of primitive types are: of two types of one kind, Arrow's casts keep the values.
+_KINDS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("whole numbers", pa.types.is_integer),
+    ("fractions", pa.types.is_floating),
+    ("decimals", pa.types.is_decimal),
+    ("truth", pa.types.is_boolean),
+    ("days", pa.types.is_date),
+    ("times", pa.types.is_time),
+    ("moments", pa.types.is_timestamp),
+    ("texts", pa.types.is_string),
+    ("texts", pa.types.is_large_string),
+    ("texts", pa.types.is_string_view),
+    ("texts", pa.types.is_binary),
+    ("texts", pa.types.is_large_binary),
+    ("texts", pa.types.is_binary_view),
+    ("texts", pa.types.is_fixed_size_binary),
+)
+#: Kinds whose values are also stored as other ones: days become moments in format version 3, and the numbers of a file
+#: that does not say what they count are taken for what the column has.
+_ALSO_STORED = {"moments": ("days", "whole numbers"), "days": ("whole numbers",), "times": ("whole numbers",)}
 #: Of a decimal of 256 bits.
 _MOST_DIGITS = 76
 
@@ -87,6 +107,28 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.Re
 def default_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
     """A default or a partition value, as PyIceberg gives it, in the kernel type of its column."""
     return pa.scalar(value.bytes if isinstance(value, UUID) else value, kind)
+
+
+def is_widened(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether values of the primitive type ``stored`` in a file are those of a column of ``kind``.
+
+    So are those of a narrower type; those of another column, which a file without field ids has under the same name,
+    may be of any type. Source: "Schema Evolution" of the table specification of Apache Iceberg.
+    """
+    if pa.types.is_dictionary(stored):
+        return is_widened(stored.value_type, kind)
+    if isinstance(stored, pa.BaseExtensionType):
+        return is_widened(stored.storage_type, kind)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(kind):
+        return bool(stored.scale == kind.scale)  # readers do not move the point
+    if pa.types.is_floating(stored) and pa.types.is_floating(kind):
+        return bool(stored.bit_width <= kind.bit_width)
+    held, wanted = _kind(stored), _kind(kind)
+    return pa.types.is_null(stored) or held == wanted or held in _ALSO_STORED.get(wanted, ())
+
+
+def _kind(kind: pa.DataType) -> str:
+    return next((name for name, is_it in _KINDS if is_it(kind)), str(kind))
 
 
 def cast_decimals(numbers: pa.Array | pa.ChunkedArray, kind: pa.Decimal128Type) -> pa.Array | pa.ChunkedArray:
