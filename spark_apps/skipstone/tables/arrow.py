@@ -120,7 +120,7 @@ def is_widened(stored: pa.DataType, kind: pa.DataType) -> bool:
     if isinstance(stored, pa.BaseExtensionType):
         return is_widened(stored.storage_type, kind)
     if pa.types.is_decimal(stored) and pa.types.is_decimal(kind):
-        return bool(stored.scale == kind.scale)  # readers do not move the point
+        return bool(stored.scale == kind.scale)  # a vectorized reader of Spark moves the point of others
     if pa.types.is_floating(stored) and pa.types.is_floating(kind):
         return bool(stored.bit_width <= kind.bit_width)
     held, wanted = _kind(stored), _kind(kind)
