@@ -9,7 +9,6 @@ tables and writes build/bench/equality.jsonl: ratios are of medians.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
 import time
@@ -113,7 +112,7 @@ def main() -> None:
             name = f"upserted{version}"
             bed.write(name, options, version)
             for line in _lines(bed, spark, name, options):
-                shown = line | {"version": version, "load": os.getloadavg()[0]}
+                shown = line | {"version": version}
                 keep(RESULTS, shown | vars(options) | {"scale": f"{options.rows} v{version}"})
                 print(shown, flush=True)
     finally:

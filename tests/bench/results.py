@@ -33,9 +33,13 @@ Line = dict[str, Any]
 def keep(results: Path, line: Line) -> Line:
     """Write ``line`` in place of an earlier one of its case and scale, so that a benchmark can run in parts.
 
-    Returns the line as it was written: with commit, date, machine and goals.
+    Returns the line as it was written: with commit, date, machine and goals. Raises ValueError for a measure that is
+    called as one of these.
     """
-    stamped = stamp() | line
+    stamped = stamp()
+    if taken := sorted(stamped.keys() & line.keys()):
+        raise ValueError(f"a line of results cannot have the measures {taken}: give them other names")
+    stamped |= line
     stamped |= {"goals": judged(results.stem, stamped)}
     results.parent.mkdir(parents=True, exist_ok=True)
     kept = [before for before in read(results) if _identity(before) != _identity(stamped)]

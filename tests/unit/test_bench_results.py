@@ -42,6 +42,12 @@ def test_every_goal_is_a_limit_of_a_measure() -> None:
         Bound.of("fast")
 
 
+def test_a_measure_does_not_take_the_place_of_where_it_was_measured(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="commit"):
+        keep(tmp_path / "application.jsonl", {"case": "a merge", "commit": 19})
+    assert read(tmp_path / "application.jsonl") == []
+
+
 def test_a_line_is_kept_in_place_of_the_one_of_its_case_and_scale(tmp_path: Path) -> None:
     file = tmp_path / "bench" / "lookup.jsonl"
     case = "point, all synced: rows"
